@@ -1,0 +1,1 @@
+"""An LLM inference engine with a small core; everything else is a plugin."""

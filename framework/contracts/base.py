@@ -1,0 +1,115 @@
+"""What every contract shares: the base class, the answer to a query, versioned fields.
+
+A *plugin* is a class named by an entry point.  The class derives from the contract of its
+kind.  The runtime makes one instance per use with `cls(options)`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+
+class Contract(ABC):  # noqa: B024 - a base without abstract methods of its own
+    """Base of all contracts.
+
+    Class attributes:
+        kind: name of the kind, a row in the kinds table.
+        Options: a pydantic model for `--plugin-option kind.name.key=value`, or None when the
+            plugin takes no options.
+
+    The constructor must be cheap and must not import heavy libraries, touch a device or
+    start a thread; that belongs in the first method that needs it.
+    """
+
+    kind: ClassVar[str]
+    Options: ClassVar[type[BaseModel] | None] = None
+
+    def __init__(self, options: BaseModel | None = None) -> None:
+        self.options = options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """One reason why a candidate cannot serve a query.
+
+    code: short and stable, for programs ("head_size").  field: field of the query.
+    found / needed: the value asked for, and what would be possible.  remedy: one sentence.
+    """
+
+    code: str
+    field: str
+    found: object
+    needed: object
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.field}={self.found!r}, needs {self.needed}: {self.remedy}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supported:
+    """The answer of a candidate that can serve.  Kinds with more to say derive from it.
+
+    note: one sentence for `framework explain`.
+    """
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """The answer of a candidate that cannot serve: all reasons, not just the first."""
+
+    reasons: tuple[Rejection, ...]
+
+    def __post_init__(self) -> None:
+        if not self.reasons:
+            raise ValueError("a rejection needs at least one reason")
+
+
+Answer = Supported | Rejected
+
+_MISSING: Any = object()
+
+
+def versioned(*, since: str, neutral: Any = _MISSING, default: Any = _MISSING) -> Any:
+    """A dataclass field that carries the contract version it came with.
+
+    A candidate whose contract range ends before `since` is rejected without being asked,
+    unless the value equals `neutral` (then an old plugin cannot tell the difference).
+    The neutral value is also the default unless `default` is given; without either the
+    field is required.
+    """
+    metadata: dict[str, Any] = {"since": since}
+    if neutral is not _MISSING:
+        metadata["neutral"] = neutral
+    value = default if default is not _MISSING else neutral
+    if value is _MISSING:
+        return dataclasses.field(metadata=metadata)
+    return dataclasses.field(default=value, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """Base of the one frozen question that all candidates of a kind are asked.
+
+    Fields are only ever added, each with `versioned(since=..., neutral=...)`.
+    """
+
+    def newer_than(self, version: tuple[int, int]) -> Mapping[str, Any]:
+        """Fields that came after contract `version` and hold a value that is not neutral."""
+        late: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            since = tuple(int(part) for part in field.metadata.get("since", "1.0").split("."))
+            value = getattr(self, field.name)
+            has_neutral = "neutral" in field.metadata
+            if since > version and not (has_neutral and value == field.metadata["neutral"]):
+                late[field.name] = value
+        return late

@@ -1,0 +1,95 @@
+"""Every error that this project raises on purpose.
+
+An error says what was expected, what was found and how to mend it.  Callers catch by
+class: `InputError` is the caller's fault and concerns one request; `ConfigError` and
+`PluginError` stop the start; `EngineDeadError` means that nothing more can be served.
+"""
+
+from __future__ import annotations
+
+
+class FrameworkError(Exception):
+    """Base of all errors.
+
+    `expected`, `found` and `mend` are optional sentences; those given are appended to the
+    message, one line each, so that a log line or an HTTP body carries them too.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        mend: str | None = None,
+    ) -> None:
+        self.message = message
+        self.expected = expected
+        self.found = found
+        self.mend = mend
+        parts = [message]
+        if expected is not None:
+            parts.append(f"  expected: {expected}")
+        if found is not None:
+            parts.append(f"  found:    {found}")
+        if mend is not None:
+            parts.append(f"  mend:     {mend}")
+        super().__init__("\n".join(parts))
+
+
+class InputError(FrameworkError, ValueError):
+    """A request is invalid.  `parameter` names the field; no other request is affected."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        parameter: str | None = None,
+        expected: object = None,
+        found: object = None,
+        mend: str | None = None,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, mend=mend)
+        self.parameter = parameter
+
+
+class ConfigError(FrameworkError, ValueError):
+    """The configuration cannot be used."""
+
+
+class ModelError(FrameworkError):
+    """A model cannot be found, read or understood."""
+
+
+class UnsupportedError(FrameworkError):
+    """Something was asked that the chosen plugin did not declare."""
+
+
+class PluginError(FrameworkError):
+    """A plugin is unknown, denied, incompatible or failed.  Names it and its distribution."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        plugin: str | None = None,
+        distribution: str | None = None,
+        expected: object = None,
+        found: object = None,
+        mend: str | None = None,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, mend=mend)
+        self.plugin = plugin
+        self.distribution = distribution
+
+
+class SelectionError(PluginError):
+    """No candidate of a kind can serve a query, or the one that was named cannot."""
+
+
+class IntegrityError(FrameworkError):
+    """An owner of state found its own invariants broken.  Always a fault of this project."""
+
+
+class EngineDeadError(FrameworkError):
+    """The engine stopped after a fault; every pending request ends with this error."""

@@ -1,0 +1,1 @@
+"""The CPU platform: threads, memory and rankings of a plain processor."""

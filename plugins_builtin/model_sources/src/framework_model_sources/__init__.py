@@ -1,0 +1,1 @@
+"""Model sources: local folders and files, the hub, and the demo model."""

@@ -1,0 +1,1 @@
+"""Model runner, sampler, models and weight loading on torch."""
