@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class Contract(ABC):  # noqa: B024 - a base without abstract methods of its own
+class Contract(ABC):
     """Base of all contracts.
 
     Class attributes:

@@ -1,0 +1,141 @@
+"""Kind `attention_backend`: attention over a paged cache; chosen once per KV group.
+
+Order of calls: `answer` without page size, `answer` with the one that all agreed on,
+`layout`, `builder`, then per step `builder.plan` once and `run` once per layer.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
+
+from framework.contracts.base import Answer, Contract, Query, Supported, versioned
+
+if TYPE_CHECKING:
+    import torch
+
+    from framework.contracts.kv_cache_spec import KVCacheSpec
+    from framework.contracts.step import CacheGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionQuery(Query):
+    """What a KV group needs of attention.  page_tokens None: not agreed on yet."""
+
+    platform: str = versioned(since="1.0")
+    capability: tuple[int, int] | None = versioned(since="1.0", neutral=None)
+    tensor_api: str = versioned(since="1.0", default="torch")
+    dtype: str = versioned(since="1.0")
+    cache_dtype: str = versioned(since="1.0")
+    head_size: int = versioned(since="1.0")
+    head_size_v: int = versioned(since="1.0")
+    num_heads: int = versioned(since="1.0")
+    num_kv_heads: int = versioned(since="1.0")
+    layer_type: str = versioned(since="1.0", default="decoder")
+    mask: Literal["causal", "bidirectional", "mixed"] = versioned(since="1.0", default="causal")
+    window: int | None = versioned(since="1.0", neutral=None)
+    chunk: int | None = versioned(since="1.0", neutral=None)
+    softcap: float | None = versioned(since="1.0", neutral=None)
+    alibi: bool = versioned(since="1.0", neutral=False)
+    sinks: bool = versioned(since="1.0", neutral=False)
+    mla: bool = versioned(since="1.0", neutral=False)
+    cascade: bool = versioned(since="1.0", neutral=False)
+    several_per_decode: bool = versioned(since="1.0", neutral=False)
+    tensor_parallel: int = versioned(since="1.0", neutral=1)
+    context_parallel: int = versioned(since="1.0", neutral=1)
+    connector: bool = versioned(since="1.0", neutral=False)
+    graph_mode: str = versioned(since="1.0", neutral="none")
+    page_tokens: int | None = versioned(since="1.0", neutral=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionSupported(Supported):
+    """page_tokens: page sizes served, best first.  graphs: how far graphs can be captured."""
+
+    page_tokens: tuple[int, ...] = (16,)
+    layouts: tuple[str, ...] = ("paged",)
+    graphs: str = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheLayout:
+    """Shape of one layer's cache with `num_pages` as dimension 0, and its element type."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonMetadata:
+    """What every backend needs to know of a step; R rows, T tokens.
+
+    query_starts: int32 [R + 1]; row r's queries are tokens query_starts[r] : [r + 1].
+    lengths: int32 [R], tokens of row r in the cache once this step has written.
+    page_table: int32 [R, P] of the group.  slot_mapping: int64 [T], page * page_tokens +
+    offset where each token's K and V go.  The *_host twins are numpy on the host.
+    """
+
+    query_starts: torch.Tensor
+    lengths: torch.Tensor
+    page_table: torch.Tensor
+    slot_mapping: torch.Tensor
+    query_starts_host: Any
+    lengths_host: Any
+    max_query: int
+    max_length: int
+    causal: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionParams:
+    """What one layer needs beyond the group.  scale: of the scores.  sinks: [heads]."""
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: torch.Tensor | None = None
+    alibi_slopes: torch.Tensor | None = None
+
+
+class MetadataBuilder(Protocol):
+    """Makes a backend's own metadata, once per step and group."""
+
+    def plan(self, common: CommonMetadata, reuse: object | None = None) -> object:
+        """`reuse`: metadata of a group planned before in this step, to share work with."""
+        ...
+
+
+class AttentionBackend(Contract):
+    """Attention over pages."""
+
+    kind: ClassVar[str] = "attention_backend"
+
+    @abstractmethod
+    def answer(self, query: AttentionQuery) -> Answer:
+        """`AttentionSupported`, or all reasons why not."""
+
+    @abstractmethod
+    def layout(self, spec: KVCacheSpec, page_tokens: int, num_pages: int) -> CacheLayout:
+        """How one layer of the group stores its pages."""
+
+    @abstractmethod
+    def builder(self, group: CacheGroup) -> MetadataBuilder:
+        """A metadata builder for a group."""
+
+    @abstractmethod
+    def run(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        cache: torch.Tensor,
+        metadata: object,
+        params: AttentionParams,
+        out: torch.Tensor,
+    ) -> None:
+        """Write k, v into the cache, then attend.
+
+        q [T, heads, head_size], k [T, kv_heads, head_size], v [T, kv_heads, head_size_v],
+        out [T, heads, head_size_v].  Rows are causal by position when the metadata is.
+        """

@@ -1,0 +1,42 @@
+"""Kind `hooks`: events of engine and requests, as pluggy hook specifications.
+
+A hooks plugin is a class; methods that carry the name of a specification and are marked
+with `hookimpl` are called.  A hook must not change what it is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import pluggy
+
+from framework.contracts.base import Contract
+
+if TYPE_CHECKING:
+    from framework.contracts.messages import EngineInput
+
+PROJECT = "framework"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class HookSpecs(Contract):
+    """The specifications; also the contract of the kind."""
+
+    kind: ClassVar[str] = "hooks"
+
+    @hookspec
+    def engine_started(self, notes: tuple[str, ...]) -> None:
+        """The engine is ready.  notes: the start-up lines."""
+
+    @hookspec
+    def request_added(self, request: EngineInput) -> None:
+        """A request was accepted into the queue."""
+
+    @hookspec
+    def request_finished(self, request_id: str, reason: str, num_output_tokens: int) -> None:
+        """A request ended: stop, length, abort or error."""
+
+    @hookspec
+    def engine_closed(self) -> None:
+        """The engine was shut down."""

@@ -1,0 +1,96 @@
+"""What front end and engine core say to each other: requests in, outputs as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from framework.contracts.sampling import SamplingParams
+from framework.contracts.step import I32, Logprobs, empty_i32
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInput:
+    """One request, tokenized and validated.
+
+    request_id: unique inside the engine; client_id: what the client calls it.
+    tokens: int32 [n], the prompt, n >= 1.  priority: lower first.  deadline: seconds left, or
+    None.  salt: keeps the prefix cache apart.  stop_ids: all ids that end it.
+    seed: resolved, uint64.  max_total: prompt and output tokens together at most.
+    extras: plugin name -> bytes; a participant attends requests that name it here.
+    """
+
+    request_id: str
+    tokens: I32
+    sampling: SamplingParams
+    seed: int
+    max_total: int
+    client_id: str = ""
+    stop_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    tenant: str = ""
+    priority: int = 0
+    deadline: float | None = None
+    salt: str | None = None
+    adapter: int | None = None
+    trace_headers: Mapping[str, str] = field(default_factory=dict)
+    payloads: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """Output row that ended.  stop: the token id that ended it, None for the model's own
+    end-of-sequence.  error: a sentence with reason "error"."""
+
+    row: int
+    reason: FinishReason
+    stop: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptPart:
+    """Log-probabilities of prompt tokens from `start` on, of output row `row`."""
+
+    row: int
+    start: int
+    logprobs: Logprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineStats:
+    """State after a step.  Counters only rise."""
+
+    running: int = 0
+    waiting: int = 0
+    pages_used: int = 0
+    pages_total: int = 0
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    preemptions: int = 0
+    waiting_reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOutputs:
+    """What one step brought, R rows.
+
+    request_ids: one per row.  token_offsets: int32 [R + 1] into token_ids.
+    logprobs, logprob_tokens: as in StepResult.  cached: int32 [R], prompt tokens that came
+    from the prefix cache.
+    """
+
+    step_id: int
+    request_ids: tuple[str, ...] = ()
+    token_offsets: I32 = field(default_factory=empty_i32)
+    token_ids: I32 = field(default_factory=empty_i32)
+    logprobs: Logprobs | None = None
+    logprob_tokens: I32 = field(default_factory=empty_i32)
+    prompt_logprobs: tuple[PromptPart, ...] = ()
+    finished: tuple[Finished, ...] = ()
+    cached: I32 = field(default_factory=empty_i32)
+    stats: EngineStats = field(default_factory=EngineStats)

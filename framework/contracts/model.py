@@ -1,0 +1,98 @@
+"""Kind `model`: a definition that the torch runner can build.
+
+A definition answers for a configuration and builds a module; weights are filled in by the
+runner through the parameter table.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from framework.contracts.base import Answer, Contract, Query, versioned
+
+if TYPE_CHECKING:
+    import torch
+
+    from framework.contracts.kv_cache_spec import KVCacheSpec
+    from framework.contracts.model_source import ModelFiles
+    from framework.contracts.weight_loader import Weights
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchitectureQuery(Query):
+    """architecture: first of `architectures` in the configuration.  config: all of it."""
+
+    architecture: str = versioned(since="1.0")
+    config: Mapping[str, Any] = versioned(since="1.0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter:
+    """One row of a model's parameter table.  Loader, packing, adapters, quantization and
+    tensor parallelism all read it.
+
+    name: of the module's parameter.  checkpoint, gguf: names in files, one per part.
+    parts: rows (of axis 0) of each part of a fused parameter, in order; () when whole.
+    shard_axis: axis that tensor parallelism splits, or None.  quantizable: a linear weight.
+    lora_targets: names by which adapters call the parts.  expert_axis: or None.
+    tied_to: name of the parameter that this one shares, or None.
+    gguf_transform: name of the change that GGUF conversion made and loading must undo.
+    optional: may be absent from the files.
+    """
+
+    name: str
+    checkpoint: tuple[str, ...]
+    gguf: tuple[str, ...] = ()
+    parts: tuple[int, ...] = ()
+    shard_axis: int | None = None
+    quantizable: bool = False
+    lora_targets: tuple[str, ...] = ()
+    expert_axis: int | None = None
+    tied_to: str | None = None
+    gguf_transform: str | None = None
+    optional: bool = False
+
+
+class Model(Protocol):
+    """A built model.  T tokens of a step, flattened; H hidden size."""
+
+    def cache_specs(self, dtype: str) -> Mapping[str, KVCacheSpec]:
+        """Spec per layer name, in order; `dtype` of the cache."""
+        ...
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """ids int64 [T] -> hidden [T, H]."""
+        ...
+
+    def forward(
+        self,
+        hidden: torch.Tensor,
+        positions: torch.Tensor,
+        context: Any,
+        layers: range | None = None,
+        taps: Sequence[int] = (),
+    ) -> Any:
+        """hidden [T, H], positions int64 [T] -> hidden [T, H] after the final norm; with taps
+        also the hidden states after those layers."""
+        ...
+
+    def logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        """hidden [R, H] -> float32 [R, vocab]."""
+        ...
+
+
+class ModelDefinition(Contract):
+    """Builds models of the architectures it answers for."""
+
+    kind: ClassVar[str] = "model"
+
+    @abstractmethod
+    def answer(self, query: ArchitectureQuery) -> Answer:
+        """Whether this definition can build that architecture with that configuration."""
+
+    @abstractmethod
+    def build(self, model: ModelFiles, weights: Weights | None, dtype: str, seed: int) -> Model:
+        """The model with its weights; `weights` None fills it with seeded dummy ones."""

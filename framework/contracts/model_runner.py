@@ -1,0 +1,85 @@
+"""Kind `model_runner`: computes steps.  The core knows a model only through this contract.
+
+Life: `load`, `bind`, then any number of `submit` / `finish`, then `close`.  Up to
+`RunnerInfo.max_loop_depth` steps may be submitted and not finished; they are finished in
+the order of submission.  All calls come from one thread.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from framework.contracts.base import Contract
+from framework.contracts.step import (
+    CachePlan,
+    LateInputs,
+    RunnerInfo,
+    StepPlan,
+    StepResult,
+    Ticket,
+)
+
+if TYPE_CHECKING:
+    from framework.contracts.model_source import ModelFiles
+    from framework.plugins.registry import PluginRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerContext:
+    """Everything a runner may know before it loads.
+
+    model: files and configuration.  dtype: "auto" or a name such as "float32".
+    max_slots: requests in the persistent batch.  max_step_tokens: most tokens of one step.
+    max_model_len: longest sequence.  page_tokens: page size asked for, or None.
+    cache_bytes: operator's choice for the cache, or None (the platform decides).
+    choices: kind -> name that the operator chose.  seed: of dummy weights.
+    logits_processors: names of the processors that the operator activated.
+    """
+
+    model: ModelFiles
+    registry: PluginRegistry
+    dtype: str
+    max_slots: int
+    max_step_tokens: int
+    max_model_len: int | None
+    page_tokens: int | None = None
+    cache_bytes: int | None = None
+    load_format: str = "auto"
+    seed: int = 0
+    logprobs_mode: str = "raw_logprobs"
+    choices: Mapping[str, str] = field(default_factory=dict)
+    logits_processors: tuple[str, ...] = ()
+    progress: bool = False
+
+
+class ModelRunner(Contract):
+    """See the module's words on the order of calls."""
+
+    kind: ClassVar[str] = "model_runner"
+
+    @abstractmethod
+    def load(self, context: RunnerContext) -> RunnerInfo:
+        """Load weights and choose kernels.  Raises ModelError, SelectionError, ConfigError."""
+
+    @abstractmethod
+    def bind(self, plan: CachePlan) -> None:
+        """Allocate the cache as planned; warm up and capture graphs."""
+
+    @abstractmethod
+    def submit(self, plan: StepPlan) -> Ticket:
+        """Begin a step.  Effects on tables of slots and pages take place in order of plans."""
+
+    @abstractmethod
+    def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
+        """End the oldest submitted step and return its result, rows as in the plan."""
+
+    @abstractmethod
+    def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A named operation of `RunnerInfo.control_ops`; others raise UnsupportedError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give everything back.  May be called twice."""

@@ -1,0 +1,68 @@
+"""Kind `platform`: the hardware a runner runs on."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from framework.contracts.base import Contract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Detection:
+    """absent: no such hardware.  broken: there, but unusable, with reasons and mends.
+    ready: usable."""
+
+    state: Literal["absent", "broken", "ready"]
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFacts:
+    """name: of the platform.  device: as torch writes it ("cpu").  capability: (major, minor)
+    or None.  dtypes: element types it computes in, best first."""
+
+    name: str
+    device: str
+    capability: tuple[int, int] | None
+    dtypes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheBudget:
+    """bytes: for the cache.  reason: one sentence that says how it was chosen."""
+
+    bytes: int
+    reason: str
+
+
+class Platform(Contract):
+    """One kind of hardware."""
+
+    kind: ClassVar[str] = "platform"
+
+    @abstractmethod
+    def detect(self) -> Detection:
+        """Look for the hardware.  Makes no device context, imports nothing heavy, is quick."""
+
+    @abstractmethod
+    def facts(self) -> DeviceFacts:
+        """Facts of a ready platform."""
+
+    @abstractmethod
+    def prepare(self) -> tuple[str, ...]:
+        """In the worker, before a model loads: threads and the like.  Returns start-up lines."""
+
+    @abstractmethod
+    def cache_budget(self, needed: int, requested: int | None) -> CacheBudget:
+        """Bytes for the KV cache, asked after the weights are loaded.
+
+        needed: bytes beyond which more is of no use.  requested: the operator's choice or
+        None.  Raises ConfigError when `requested` cannot be given.
+        """
+
+    def ranking(self, kind: str) -> Sequence[str]:
+        """Names of candidates of `kind`, best first.  Unknown names are ignored."""
+        return ()

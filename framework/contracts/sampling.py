@@ -1,0 +1,201 @@
+"""`SamplingParams`: what a request may ask of sampling, with ranges and meaning.
+
+The class is a plain value without heavy imports: front end, engine core, wire and runner
+all read it.  `check(vocab_size)` holds the rules that need the model.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any, Literal
+
+import msgspec
+
+from framework.errors import InputError
+
+GREEDY_BELOW = 1e-5
+MAX_N = 16_384
+_INT64 = 2**63
+
+
+class OutputKind(str, Enum):
+    """CUMULATIVE: all text so far; DELTA: what is new; FINAL_ONLY: one output at the end."""
+
+    CUMULATIVE = "cumulative"
+    DELTA = "delta"
+    FINAL_ONLY = "final_only"
+
+
+LogprobsMode = Literal["raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits"]
+
+
+class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Parameters of one request.  Invalid values raise `InputError` that names the field.
+
+    n: outputs per prompt (>= 1; with greedy sampling only 1).
+    temperature: finite, [0, 2]; below 1e-5 is greedy.
+    top_p (0, 1]; top_k 0 or -1 off, else >= 1; min_p [0, 1], relative to the most probable.
+    presence_penalty, frequency_penalty [-2, 2]: count output tokens only.
+    repetition_penalty > 0, finite: counts prompt and output.
+    seed: int64 or None; a seeded request gives the same tokens whatever its batch mates.
+    stop: strings that end the output (cut unless include_stop_str_in_output).
+    stop_token_ids: ids that end the output; hidden from the text only if special.
+    ignore_eos: the model's end-of-sequence ids do not end the output.
+    max_tokens: >= 1, or 0 to only score a prompt; None: the rest of the context.
+    min_tokens: until then end-of-sequence and stop ids are masked, stop strings are delayed.
+    logprobs, prompt_logprobs: None off; k >= 0: the token's own and the k best (up to k + 1
+        entries); -1: whole vocabulary.
+    logit_bias: id -> value added to its logit.  bad_words: strings that must not be
+        produced.  allowed_token_ids: all others are masked.
+    structured_outputs: a mapping with exactly one of json, regex, choice, grammar,
+        json_object, structural_tag.
+    extra_args: plugin name -> arguments, for logits processors and the like.
+    """
+
+    n: int = 1
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool = False
+    include_stop_str_in_output: bool = False
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    detokenize: bool = True
+    logit_bias: dict[int, float] | None = None
+    bad_words: list[str] | None = None
+    allowed_token_ids: list[int] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    output_kind: OutputKind = OutputKind.CUMULATIVE
+    truncate_prompt_tokens: int | None = None
+    extra_args: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        for check in (_check_numbers, _check_lengths, _check_lists, _check_together):
+            check(self)
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature < GREEDY_BELOW
+
+    @property
+    def stop_strings(self) -> tuple[str, ...]:
+        if self.stop is None:
+            return ()
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+
+    def check(self, vocab_size: int) -> None:
+        """Raise InputError if an id lies outside the vocabulary."""
+        for name in ("stop_token_ids", "allowed_token_ids", "logit_bias"):
+            for token in getattr(self, name) or ():
+                if not 0 <= token < vocab_size:
+                    raise _bad(name, f"token ids in [0, {vocab_size})", token)
+        for name in ("logprobs", "prompt_logprobs"):
+            if (getattr(self, name) or 0) > vocab_size:
+                raise _bad(name, f"at most the vocabulary of {vocab_size}", getattr(self, name))
+
+    def replace(self, **changes: Any) -> SamplingParams:
+        """A copy with `changes`, validated again."""
+        return msgspec.structs.replace(self, **changes)
+
+
+def _bad(name: str, expected: str, found: object) -> InputError:
+    return InputError(f"{name} is invalid", parameter=name, expected=expected, found=repr(found))
+
+
+def _number(p: SamplingParams, name: str, expected: str, low: float, high: float) -> float:
+    value = getattr(p, name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _bad(name, expected, value)
+    try:
+        inside = math.isfinite(value) and low <= value <= high
+    except OverflowError:
+        inside = False
+    if not inside:
+        raise _bad(name, expected, value)
+    return float(value)
+
+
+def _integer(p: SamplingParams, name: str, expected: str, low: int, high: int) -> None:
+    value = getattr(p, name)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise _bad(name, expected, value)
+
+
+def _check_numbers(p: SamplingParams) -> None:
+    _number(p, "temperature", "a finite number in [0, 2]", 0.0, 2.0)
+    if _number(p, "top_p", "a number in (0, 1]", 0.0, 1.0) <= 0.0:
+        raise _bad("top_p", "a number in (0, 1]", p.top_p)
+    _number(p, "min_p", "a number in [0, 1]", 0.0, 1.0)
+    for name in ("presence_penalty", "frequency_penalty"):
+        _number(p, name, "a number in [-2, 2]", -2.0, 2.0)
+    if _number(p, "repetition_penalty", "a finite number > 0", 0.0, math.inf) <= 0.0:
+        raise _bad("repetition_penalty", "a finite number > 0", p.repetition_penalty)
+    _integer(p, "top_k", "0 or -1 (off), or an integer >= 1", -1, 2**31 - 1)
+    _integer(p, "n", f"an integer in [1, {MAX_N}]", 1, MAX_N)
+    if p.seed is not None:
+        _integer(p, "seed", "a 64-bit integer or None", -_INT64, _INT64 - 1)
+
+
+def _check_lengths(p: SamplingParams) -> None:
+    if p.max_tokens is not None:
+        _integer(p, "max_tokens", "an integer >= 0, or None", 0, 2**31 - 1)
+    _integer(p, "min_tokens", "an integer >= 0", 0, 2**31 - 1)
+    if p.max_tokens is not None and p.min_tokens > p.max_tokens:
+        raise _bad("min_tokens", f"at most max_tokens ({p.max_tokens})", p.min_tokens)
+    for name in ("logprobs", "prompt_logprobs"):
+        if getattr(p, name) is not None:
+            _integer(p, name, "an integer >= 0, or -1 for the whole vocabulary", -1, 2**31 - 1)
+    if p.truncate_prompt_tokens is not None:
+        _integer(p, "truncate_prompt_tokens", "an integer >= 1, or None", 1, 2**31 - 1)
+
+
+def _check_lists(p: SamplingParams) -> None:
+    if p.stop is not None and not isinstance(p.stop, str | list | tuple):
+        raise _bad("stop", "a string or a list of strings", p.stop)
+    for name, value in (("stop", p.stop_strings), ("bad_words", p.bad_words or ())):
+        for text in value:
+            if not isinstance(text, str) or not text:
+                raise _bad(name, "strings that are not empty", text)
+    for name in ("stop_token_ids", "allowed_token_ids"):
+        ids = getattr(p, name)
+        if ids is None:
+            continue
+        if not isinstance(ids, list | tuple):
+            raise _bad(name, "a list of token ids", ids)
+        for token in ids:
+            if isinstance(token, bool) or not isinstance(token, int) or token < 0:
+                raise _bad(name, "token ids >= 0", token)
+    if p.allowed_token_ids is not None and not p.allowed_token_ids:
+        raise _bad("allowed_token_ids", "at least one token id, or None", p.allowed_token_ids)
+    if p.logit_bias is not None and not isinstance(p.logit_bias, dict):
+        raise _bad("logit_bias", "a mapping of token id to number", p.logit_bias)
+    for token, bias in (p.logit_bias or {}).items():
+        if isinstance(token, bool) or not isinstance(token, int) or token < 0:
+            raise _bad("logit_bias", "token ids >= 0 as keys", token)
+        if isinstance(bias, bool) or not isinstance(bias, int | float) or not math.isfinite(bias):
+            raise _bad("logit_bias", "finite numbers as values", bias)
+
+
+def _check_together(p: SamplingParams) -> None:
+    if p.n > 1 and p.greedy:
+        raise _bad("n", "1 with greedy sampling (temperature 0): all outputs are equal", p.n)
+    if p.max_tokens == 0 and p.prompt_logprobs is None:
+        raise _bad("max_tokens", "at least 1, or 0 together with prompt_logprobs", 0)
+    if p.structured_outputs is not None:
+        kinds = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
+        chosen = [key for key in kinds if p.structured_outputs.get(key) is not None]
+        unknown = sorted(set(p.structured_outputs) - set(kinds))
+        if len(chosen) != 1 or unknown:
+            raise _bad("structured_outputs", f"exactly one of {kinds}", p.structured_outputs)

@@ -1,0 +1,53 @@
+"""Kind `scheduling_policy`: who comes first, and who is preempted.
+
+A policy sees arrays, never one request at a time.  The scheduler takes waiting requests in
+ascending order of their key and preempts the running one with the largest; equal keys are
+ordered by arrival.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from framework.contracts.base import Contract
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestArrays:
+    """n requests, one entry each.
+
+    arrival: order of arrival, int64, unique.  arrived_at: seconds, float64, monotonic clock.
+    priority: int64, lower first.  tenant: index, int64.  prompt: tokens.  known: tokens known.
+    computed: tokens planned to be in the cache.  now: seconds, same clock as arrived_at.
+    """
+
+    arrival: npt.NDArray[np.int64]
+    arrived_at: npt.NDArray[np.float64]
+    priority: npt.NDArray[np.int64]
+    tenant: npt.NDArray[np.int64]
+    prompt: npt.NDArray[np.int64]
+    known: npt.NDArray[np.int64]
+    computed: npt.NDArray[np.int64]
+    now: float
+
+    def __len__(self) -> int:
+        return len(self.arrival)
+
+
+class SchedulingPolicy(Contract):
+    """keys_are_fixed: a request's key never changes, so it is asked for only once."""
+
+    kind: ClassVar[str] = "scheduling_policy"
+    keys_are_fixed: ClassVar[bool] = False
+
+    @abstractmethod
+    def keys(self, requests: RequestArrays) -> npt.NDArray[np.float64]:
+        """float64 [n], finite; smaller comes first."""
+
+    def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
+        """After a step was planned: tokens of each of its requests, int64 [n]."""

@@ -1,0 +1,276 @@
+"""The words in which engine core and model runner speak: plans, results, cache layout.
+
+All arrays are numpy on the host.  R rows a step, one per request; a row is named by
+(slot, generation).  A slot is a place in the runner's persistent batch; its generation
+rises whenever a slot gets a new owner, so that a late result cannot reach the wrong one.
+
+    tokens of a request   |0 ........ computed |.. num_new ..|      |
+                          | in the cache       | this step   | later|
+
+A row with `wants_logits` samples after its last new token.  The runner keeps every token
+it was told or has sampled in a table by slot; a plan repeats none of them, so a plan may
+be made while the step before is still in flight (loop depth 2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from framework.contracts.kv_cache_spec import KVCacheSpec
+from framework.contracts.sampling import SamplingParams
+
+I32 = npt.NDArray[np.int32]
+F32 = npt.NDArray[np.float32]
+Bool = npt.NDArray[np.bool_]
+
+_EMPTY_I32: I32 = np.zeros(0, np.int32)
+_EMPTY_I32.flags.writeable = False
+
+
+def empty_i32() -> I32:
+    """The empty int32 array, shared and read-only."""
+    return _EMPTY_I32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheGroup:
+    """Layers that share page tables.
+
+    layers: names of the layers, in order.  page_tokens: tokens per page of this group.
+    """
+
+    spec: KVCacheSpec
+    layers: tuple[str, ...]
+    page_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePlan:
+    """How the cache is laid out.  Page 0 of every group is the null page: never owned,
+    reads of it are masked, writes to it are allowed and meaningless.
+
+    num_pages: pages in the one pool, null page included.  page_bytes: bytes of one page of
+    one layer group (all layers of the group together).
+    """
+
+    groups: tuple[CacheGroup, ...]
+    num_pages: int
+    page_bytes: int
+    max_pages_per_request: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerInfo:
+    """What a runner tells after `load`.
+
+    layers: cache spec per layer name, in model order.  page_tokens: page sizes (tokens) that
+    all chosen attention backends can serve, best first.  bytes_free: bytes that may be used
+    for the cache.  vocab_size: width of the logits.  features: what plans may use; see
+    `StepPlan.features`.  max_loop_depth: steps that may be in flight.  max_model_len: the
+    longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
+    """
+
+    layers: Mapping[str, KVCacheSpec]
+    page_tokens: tuple[int, ...]
+    bytes_free: int
+    vocab_size: int
+    features: frozenset[str]
+    max_loop_depth: int = 1
+    max_model_len: int | None = None
+    control_ops: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmittedRequest:
+    """A request that enters a slot, whole: also after a preemption.
+
+    tokens: int32 [n], all that is known: prompt, then output generated so far.
+    stop_ids: ids that end the request (end-of-sequence and stop_token_ids, as asked);
+    masked by the sampler while fewer than `sampling.min_tokens` outputs exist.
+    bad_words: token sequences that must not be completed.  seed: resolved, uint64.
+    prompt_logprobs_from: first prompt position whose log-probability is still missing.
+    adapter: load id of an adapter or None.  payloads: references to bulk data by name.
+    extras: per plugin, bytes that only its two halves understand.
+    """
+
+    slot: int
+    generation: int
+    request_id: str
+    tokens: I32
+    num_prompt: int
+    sampling: SamplingParams | None
+    seed: int
+    stop_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    prompt_logprobs_from: int = 1
+    adapter: int | None = None
+    payloads: Mapping[str, str] = field(default_factory=dict)
+    extras: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageUpdates:
+    """Changes to the page tables of one group, ragged over U slots.
+
+    For update u: `table[slots[u], starts[u] : starts[u] + counts[u]] = ids of u`; with
+    `replace[u]` the row is first emptied.
+    """
+
+    slots: I32
+    starts: I32
+    counts: I32
+    ids: I32
+    replace: Bool
+
+
+@dataclass(frozen=True, slots=True)
+class KvOp:
+    """An operation on whole pages, before the step's writes, in the order given."""
+
+    kind: Literal["zero", "copy"]
+    group: int
+    source: int
+    target: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPlan:
+    """One step.  A plan without rows is legal and has an empty result.
+
+    step_id: rises by one.  slots, generations, num_new, computed: int32 [R].
+    wants_logits: bool [R].  admitted: requests that enter their slots before this step.
+    released: (slot, generation) that left since the plan before.  pages: one entry per group.
+    draft_counts: int32 [R]; of `num_new`, the last draft_counts[r] tokens are drafts;
+    draft_ids: int32 [sum]; draft_parents: tree structure or None for chains.
+    drafts_wanted: how many drafts the runner may propose for the next step.
+    rows_to_pool: bool [R] or None.  attachments: bytes by plugin id.
+    features: what this plan makes use of, a subset of `RunnerInfo.features`.
+    lockstep: a dummy step in which only collectives count.
+    """
+
+    step_id: int
+    slots: I32
+    generations: I32
+    num_new: I32
+    computed: I32
+    wants_logits: Bool
+    admitted: tuple[AdmittedRequest, ...] = ()
+    released: tuple[tuple[int, int], ...] = ()
+    pages: tuple[PageUpdates, ...] = ()
+    kv_ops: tuple[KvOp, ...] = ()
+    draft_counts: I32 = field(default_factory=empty_i32)
+    draft_ids: I32 = field(default_factory=empty_i32)
+    draft_parents: I32 | None = None
+    drafts_wanted: int = 0
+    rows_to_pool: Bool | None = None
+    encoder_run: tuple[str, ...] = ()
+    encoder_free: tuple[str, ...] = ()
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
+    features: frozenset[str] = frozenset()
+    lockstep: bool = False
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.slots)
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.num_new.sum())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateInputs:
+    """What is known only after the step before.
+
+    bitmask: uint32 [B, ceil(vocab / 32)], a set bit allows the token; bitmask_rows: int32 [B],
+    the plan's row of each; covered: int32 [B], how many leading drafts of the row it covers.
+    """
+
+    bitmask: npt.NDArray[np.uint32] | None = None
+    bitmask_rows: I32 = field(default_factory=empty_i32)
+    covered: I32 = field(default_factory=empty_i32)
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
+
+
+NOTHING_LATE = LateInputs()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logprobs:
+    """Log-probabilities of T tokens, ragged.
+
+    offsets: int32 [T + 1] into ids and values.  Entry 0 of a token is the token itself, then
+    the best ones, best first.  ranks: int32 [T], 1 = most probable, of the token itself.
+    """
+
+    offsets: I32
+    ids: I32
+    values: F32
+    ranks: I32
+
+    def __len__(self) -> int:
+        return len(self.ranks)
+
+    def slice(self, start: int, stop: int) -> Logprobs:
+        """Tokens [start, stop), as copies: nothing is shared with this object."""
+        low, high = int(self.offsets[start]), int(self.offsets[stop])
+        return Logprobs(
+            offsets=self.offsets[start : stop + 1] - self.offsets[start],
+            ids=self.ids[low:high].copy(),
+            values=self.values[low:high].copy(),
+            ranks=self.ranks[start:stop].copy(),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptLogprobs:
+    """Log-probabilities of prompt tokens start .. start + len(logprobs) - 1 of one row."""
+
+    row: int
+    start: int
+    logprobs: Logprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepResult:
+    """What one step brought, row by row in the order of the plan.
+
+    slots, generations: echoed.  token_offsets: int32 [R + 1] into token_ids; a row without
+    wants_logits has none; a row with d drafts has 1 .. d + 1 tokens.  accepted: int32 [R],
+    drafts accepted.  draft_offsets, draft_ids: proposals for the next step (empty: none).
+    logprobs: one entry per token in token_ids whose request asked, in that order:
+    logprob_tokens: int32, indices into token_ids of the entries.
+    errors: row -> sentence; that request ends with it, the others go on.
+    invalid_pages: ids of pages whose content was lost.  timings: seconds by phase.
+    """
+
+    step_id: int
+    slots: I32
+    generations: I32
+    token_offsets: I32
+    token_ids: I32
+    accepted: I32 = field(default_factory=empty_i32)
+    draft_offsets: I32 = field(default_factory=empty_i32)
+    draft_ids: I32 = field(default_factory=empty_i32)
+    logprobs: Logprobs | None = None
+    logprob_tokens: I32 = field(default_factory=empty_i32)
+    prompt_logprobs: tuple[PromptLogprobs, ...] = ()
+    pooled: Mapping[int, F32] = field(default_factory=dict)
+    errors: Mapping[int, str] = field(default_factory=dict)
+    invalid_pages: I32 = field(default_factory=empty_i32)
+    attachments: Mapping[str, bytes] = field(default_factory=dict)
+    timings: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """Names a submitted step.  `payload` belongs to the runner that made it."""
+
+    step_id: int
+    payload: object = None
