@@ -16,6 +16,7 @@ from framework.contracts.base import Answer, Contract, Query, versioned
 if TYPE_CHECKING:
     import torch
 
+    from framework.contracts.attention_backend import AttentionParams
     from framework.contracts.kv_cache_spec import KVCacheSpec
     from framework.contracts.model_source import ModelFiles
     from framework.contracts.weight_loader import Weights
@@ -56,11 +57,38 @@ class Parameter:
     optional: bool = False
 
 
-class Model(Protocol):
-    """A built model.  T tokens of a step, flattened; H hidden size."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionLayer:
+    """One attention layer: what it caches, and what its backend must be able to do."""
 
-    def cache_specs(self, dtype: str) -> Mapping[str, KVCacheSpec]:
-        """Spec per layer name, in order; `dtype` of the cache."""
+    spec: KVCacheSpec
+    num_heads: int
+    params: AttentionParams
+
+
+class ForwardContext(Protocol):
+    """What a model may ask for while it computes one step."""
+
+    def attend(self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """Write k, v of this step to the cache of `layer`, then attend.
+
+        q [T, heads, head_size], k [T, kv_heads, head_size], v [T, kv_heads, head_size_v];
+        returns [T, heads, head_size_v].
+        """
+        ...
+
+
+class Model(Protocol):
+    """A built model.  T tokens of a step, flattened; H hidden size.
+
+    vocab_size: width of the logits.  max_model_len: longest sequence, or None.
+    """
+
+    vocab_size: int
+    max_model_len: int | None
+
+    def attention_layers(self, cache_dtype: str) -> Mapping[str, AttentionLayer]:
+        """By layer name, in order."""
         ...
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
@@ -71,7 +99,7 @@ class Model(Protocol):
         self,
         hidden: torch.Tensor,
         positions: torch.Tensor,
-        context: Any,
+        context: ForwardContext,
         layers: range | None = None,
         taps: Sequence[int] = (),
     ) -> Any:

@@ -7,7 +7,7 @@ all read it.  `check(vocab_size)` holds the rules that need the model.
 from __future__ import annotations
 
 import math
-from enum import Enum
+from enum import StrEnum
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +19,7 @@ MAX_N = 16_384
 _INT64 = 2**63
 
 
-class OutputKind(str, Enum):
+class OutputKind(StrEnum):
     """CUMULATIVE: all text so far; DELTA: what is new; FINAL_ONLY: one output at the end."""
 
     CUMULATIVE = "cumulative"
