@@ -1,0 +1,111 @@
+"""`framework explain KIND`: which plugin would be chosen, and why not the others."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from framework.cli.context import registry_of
+from framework.cli.plugins import Json, show_problems, show_table
+
+if TYPE_CHECKING:
+    from framework.contracts.base import Query
+    from framework.plugins.kinds import Kind
+    from framework.plugins.registry import PluginRegistry
+
+
+def explain(
+    context: typer.Context,
+    kind: Annotated[str, typer.Argument(help="A kind of plugins, such as attention_backend.")],
+    choice: Annotated[
+        str | None, typer.Option(help="As if the operator had chosen this name.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Print all candidates of a kind with their answers to its usual query."""
+    registry = registry_of(context)
+    row = registry.kind(kind)
+    query = default_query(row)
+    failure: str | None = None
+    if query is None:
+        rows = _candidates(registry, row, choice)
+    else:
+        rows, failure = _answers(registry, row, query, choice)
+    if as_json:
+        facts = {"kind": kind, "query": None if query is None else str(query), "error": failure}
+        print(json.dumps({**facts, "candidates": rows}, indent=2, default=str))
+    else:
+        _print(rows, query)
+        if failure:
+            typer.echo(failure, err=True)
+    show_problems(registry)
+    if failure:
+        raise typer.Exit(1)
+
+
+def default_query(kind: Kind) -> Query | None:
+    """What the contract's file publishes as `default_query()`, or None."""
+    if kind.contract is None:
+        return None
+    contract = importlib.import_module(kind.contract.partition(":")[0])
+    make = getattr(contract, "default_query", None)
+    query: Query | None = make() if make is not None else None
+    return query
+
+
+def _answers(
+    registry: PluginRegistry, kind: Kind, query: Query, choice: str | None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Rows, and the error of a selection that would not succeed."""
+    from framework.errors import PluginError
+    from framework.plugins.selection import ask_all, select
+
+    table = ask_all(registry, kind.name, query)
+    rows = [row.as_dict() for row in table]
+    try:
+        chosen = select(registry, kind.name, query, operator=choice).record
+    except PluginError as error:
+        return rows, str(error)
+    for row, shown in zip(table, rows, strict=True):
+        if row.record is chosen:
+            shown["verdict"] = "chosen"
+    return rows, None
+
+
+def _candidates(registry: PluginRegistry, kind: Kind, choice: str | None) -> list[dict[str, Any]]:
+    """Rows of a kind without a query: state, rank and facts."""
+    from framework.plugins.ordering import by_rank
+
+    chosen = registry.find(kind.name, choice, named=True) if choice else None
+    registry.check()
+    return [
+        {
+            "name": record.name,
+            "distribution": record.distribution,
+            "rank": record.rank,
+            "state": record.state.value,
+            "verdict": "chosen" if record is chosen else "",
+            "reasons": [record.reason] if record.reason else [],
+            "facts": record.facts.facts if record.facts else "unknown",
+        }
+        for record in sorted(registry.records(kind.name), key=by_rank)
+    ]
+
+
+def _print(rows: list[dict[str, Any]], query: Query | None) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    if query is not None:
+        typer.echo(f"query: {query}")
+    last = "reasons" if query is not None else "facts and reasons"
+    table = Table("name", "distribution", "rank", "state", "verdict", last, box=None)
+    for row in rows:
+        texts = [str(row["facts"])] if row.get("facts") else []
+        cells = [row["name"], row["distribution"] or "ad-hoc", row["rank"], row["state"]]
+        texts += row["reasons"]
+        table.add_row(*(escape(str(cell)) for cell in [*cells, row["verdict"], "; ".join(texts)]))
+    show_table(table)

@@ -1,0 +1,153 @@
+"""The kinds of plugins: a table of data, one row each.
+
+A new kind is a new row here and a new file in `framework/contracts/`.  A *reserved* row
+settles group name and policy; its contract comes with the first implementation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from framework.errors import PluginError
+from framework.plugins.near import did_you_mean
+
+GROUP_PREFIX = "framework."
+
+
+class Scope(StrEnum):
+    """A process in which plugins of a kind run."""
+
+    FRONT_END = "front_end"
+    ENGINE_CORE = "engine_core"
+    WORKER = "worker"
+
+
+class Cardinality(StrEnum):
+    """How many plugins of a kind are in use at one time."""
+
+    ONE = "one"
+    ONE_PER_KV_GROUP = "one_per_kv_group"
+    MANY = "many"
+
+
+class ThirdParty(StrEnum):
+    """What the policy says of third parties that the operator did not name."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+
+
+class Stability(StrEnum):
+    """provisional: until two real implementations live on it.  reserved: no contract yet."""
+
+    STABLE = "stable"
+    PROVISIONAL = "provisional"
+    RESERVED = "reserved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """One row.  contract: "module:Class", None while reserved.  version: "major.minor"."""
+
+    name: str
+    group: str
+    contract: str | None
+    version: str = "1.0"
+    scopes: frozenset[Scope]
+    cardinality: Cardinality
+    third_party: ThirdParty = ThirdParty.ALLOWED
+    stability: Stability
+
+    def require_contract(self) -> str:
+        """The dotted contract; PluginError for a reserved kind."""
+        if self.contract is None:
+            raise PluginError(
+                f"kind {self.name!r} is reserved: this release has no contract for it",
+                mend="use a release of the core whose `framework explain` knows the kind",
+            )
+        return self.contract
+
+
+F, E, W = Scope.FRONT_END, Scope.ENGINE_CORE, Scope.WORKER
+ONE, PER_GROUP, MANY = Cardinality.ONE, Cardinality.ONE_PER_KV_GROUP, Cardinality.MANY
+ALLOWED, DENIED = ThirdParty.ALLOWED, ThirdParty.DENIED
+
+
+def _row(
+    name: str,
+    contract: str | None,
+    scopes: set[Scope],
+    cardinality: Cardinality,
+    third_party: ThirdParty = ALLOWED,
+    plural: str | None = None,
+) -> Kind:
+    return Kind(
+        name=name,
+        group=GROUP_PREFIX + (plural or name + "s"),
+        contract=f"framework.contracts.{contract}" if contract else None,
+        scopes=frozenset(scopes),
+        cardinality=cardinality,
+        third_party=third_party,
+        stability=Stability.PROVISIONAL if contract else Stability.RESERVED,
+    )
+
+
+# Denied for third parties until named: whatever sees requests or output.
+KINDS: tuple[Kind, ...] = (
+    _row("platform", "platform:Platform", {F, E, W}, ONE),
+    _row("executor", "executor:Executor", {E}, ONE),
+    _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
+    _row("model", "model:ModelDefinition", {W}, ONE),
+    _row("model_source", "model_source:ModelSource", {F}, ONE),
+    _row("weight_loader", "weight_loader:WeightLoader", {W}, ONE),
+    _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE),
+    _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP),
+    _row("kernel", None, {W}, MANY),
+    _row("quantization_method", None, {W}, ONE),
+    _row("compiler", None, {W}, ONE),
+    _row("communicator", None, {W}, ONE),
+    _row(
+        "scheduling_policy",
+        "scheduling_policy:SchedulingPolicy",
+        {E},
+        ONE,
+        plural="scheduling_policies",
+    ),
+    _row("scheduler_participant", "participant:SchedulerParticipant", {E}, MANY, DENIED),
+    _row("kv_cache_spec", "kv_cache_spec:CacheManagerType", {E, W}, MANY),
+    _row("kv_connector", None, {E, W}, ONE),
+    _row("structured_output_backend", None, {F, E}, ONE),
+    _row("speculative_proposer", None, {E, W}, ONE),
+    _row("lora", None, {E, W}, ONE),
+    _row("logits_processor", "logits_processor:LogitsProcessor", {F, W}, MANY, DENIED),
+    _row("media_processor", None, {F, W}, MANY),
+    _row("io_processor", None, {F}, MANY, DENIED),
+    _row("front_end", None, {F}, ONE),
+    _row("endpoint", None, {F}, MANY, DENIED),
+    _row("tool_parser", None, {F}, ONE),
+    _row("reasoning_parser", None, {F, E}, ONE),
+    _row("stat_logger", None, {F, E}, MANY),
+    _row("command", None, {F}, MANY),
+    _row("hooks", "hooks:HookSpecs", {F, E, W}, MANY, DENIED, plural="hooks"),
+)
+
+
+def find_kind(name: str, kinds: Sequence[Kind] = KINDS) -> Kind:
+    """The row of `name`; PluginError with near matches for an unknown one."""
+    for kind in kinds:
+        if kind.name == name:
+            return kind
+    names = [kind.name for kind in kinds]
+    raise PluginError(
+        f"unknown kind of plugin {name!r}{did_you_mean(name, names)}",
+        expected=f"one of {', '.join(names)}",
+        found=name,
+    )
+
+
+def known_version(kind: Kind) -> tuple[int, int]:
+    """The contract version of a kind as numbers."""
+    major, minor = kind.version.split(".")
+    return int(major), int(minor)

@@ -1,0 +1,165 @@
+"""Import one plugin and check its class against the contract of its kind."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from framework.contracts.base import Contract
+from framework.errors import PluginError
+from framework.plugins.discovery import split_value
+from framework.plugins.kinds import Kind
+from framework.plugins.near import did_you_mean
+from framework.plugins.records import Record, State
+
+log = logging.getLogger("framework.plugins")
+
+
+def contract_of(kind: Kind) -> type[Contract]:
+    """Import the contract of a kind; PluginError for a reserved kind."""
+    module, _, name = kind.require_contract().partition(":")
+    contract: type[Contract] = getattr(importlib.import_module(module), name)
+    return contract
+
+
+def load_class(record: Record, kind: Kind, slow_after: float) -> type[Contract]:
+    """Import the record's module, take its class, check it, and write state and time down.
+
+    slow_after: seconds after which the watchdog names the plugin on stderr.  Raises
+    PluginError for whatever goes wrong, an exit of the module included; only an
+    interruption from the keyboard passes through, and leaves the record as it was.
+    """
+    contract = contract_of(kind)
+    record.move(State.LOADING)
+    started = time.perf_counter()
+    try:
+        with _watched(record, slow_after):
+            found = _import(record)
+    except KeyboardInterrupt:
+        record.move(State.DISCOVERED)
+        raise
+    except BaseException as error:  # SystemExit, and errors outside of Exception
+        failure = _failure(record, error)
+        record.move(State.FAILED, failure.message)
+        raise failure from (None if failure is error else error)
+    try:
+        cls = check_class(record, kind, contract, found)
+    except PluginError as error:
+        record.move(State.INCOMPATIBLE, error.message)
+        raise
+    record.load_seconds = time.perf_counter() - started
+    record.cls = cls
+    record.move(State.LOADED)
+    return cls
+
+
+def check_class(
+    record: Record, kind: Kind, contract: type[Contract], found: object
+) -> type[Contract]:
+    """The class, if it derives from the contract, says the right kind and lacks no method."""
+
+    def wrong(expected: str, actual: str) -> PluginError:
+        return PluginError(
+            f"plugin {record.key} does not fulfil the contract of {kind.name}: found {actual}",
+            plugin=record.key,
+            distribution=record.distribution,
+            expected=expected,
+            found=actual,
+            mend=f"{record.value} must name a class made for {kind.contract}",
+        )
+
+    base = f"a class derived from {kind.contract}"
+    if not inspect.isclass(found):
+        raise wrong(base, f"{type(found).__name__} {found!r:.80}")
+    if not issubclass(found, contract):
+        raise wrong(base, f"class {found.__qualname__}")
+    says = getattr(found, "kind", None)
+    if says != kind.name:
+        raise wrong(f"kind = {kind.name!r}", f"kind = {says!r}")
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise wrong(f"all methods of {kind.contract}", f"no {', '.join(missing)}")
+    return found
+
+
+def _import(record: Record) -> object:
+    target = split_value(record.value)
+    assert target is not None  # discovery has failed such a record
+    module_name, path = target
+    found: object = importlib.import_module(module_name)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise PluginError(
+                f"plugin {record.key}: {record.value} does not exist"
+                f"{did_you_mean(part, dir(found))}",
+                plugin=record.key,
+                distribution=record.distribution,
+                expected=f"attribute {part!r} in {module_name}",
+                found="no such attribute",
+            )
+        found = getattr(found, part)
+    return found
+
+
+@contextmanager
+def _watched(record: Record, slow_after: float) -> Iterator[None]:
+    """Leave a breadcrumb before the import, and name the plugin when it takes long.
+
+    An import can end the process in a way that Python never sees (`os._exit`, a crash in
+    native code), so for a third party the breadcrumb goes to stderr, flushed.
+    """
+    line = f"importing plugin {record.key} {record.version or ''} ({record.value})"
+    log.info(line)
+    if not record.first_party:
+        _say(line)
+    timer = threading.Timer(
+        slow_after, _say, [f"still {line}, after {slow_after:g} s; it may hang"]
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _say(line: str) -> None:
+    # pythonw and some hosts have no stderr.
+    if sys.stderr is not None:
+        print(f"framework: {line}", file=sys.stderr, flush=True)
+
+
+def _failure(record: Record, error: BaseException) -> PluginError:
+    if isinstance(error, PluginError) and error.plugin == record.key:
+        return error
+    return PluginError(
+        f"plugin {record.key} failed on import: {type(error).__name__}: {error}",
+        plugin=record.key,
+        distribution=record.distribution,
+        expected=f"{record.value} can be imported",
+        found=f"{type(error).__name__} in {_where(error)}",
+        mend=_mend(record),
+    )
+
+
+def _where(error: BaseException) -> str:
+    """File and line of the innermost frame."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "no frame"
+
+
+def _mend(record: Record) -> str:
+    if record.distribution is None:
+        return f"correct {record.value}"
+    return (
+        f"upgrade {record.distribution}, or deny it with "
+        f"FRAMEWORK_PLUGINS_DENY={record.kind}:{record.name}@{record.distribution}"
+    )

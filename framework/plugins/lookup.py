@@ -1,0 +1,164 @@
+"""From a name to one record: duplicates, replacements, near matches, the line to install."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from framework.errors import PluginError
+from framework.plugins.kinds import Kind
+from framework.plugins.near import near
+from framework.plugins.policy import ALLOW_VARIABLE, DENY_VARIABLE, normalize
+from framework.plugins.records import Record, State
+
+
+def claims(records: Iterable[Record], name: str) -> list[Record]:
+    """Records that `name` or `name@distribution` means."""
+    base, at, owner = name.partition("@")
+    return [
+        record
+        for record in records
+        if record.name == base.strip()
+        and (not at or normalize(record.owner) == normalize(owner.strip()))
+    ]
+
+
+def one_of(found: Sequence[Record]) -> Record:
+    """The only one of several claims to a name, or the one that the operator pinned.
+
+    Raises PluginError that names all of them.
+    """
+    left = [r for r in found if not any(_replaces(other, r) for other in found)]
+    if len(left) > 1:
+        left = [r for r in left if r.named_by is not None and r.named_by.pins] or left
+    if len(left) == 1:
+        return left[0]
+    owners = [f"{r.name}@{r.owner}" for r in found]
+    raise PluginError(
+        f"plugin {found[0].kind}:{found[0].name} is claimed by {' and by '.join(owners)}",
+        plugin=f"{found[0].kind}:{found[0].name}",
+        distribution=", ".join(r.owner for r in found),
+        expected="one claim to a name that is used",
+        found=", ".join(f"{r.owner} ({r.location or r.value})" for r in found),
+        mend=f"choose {' or '.join(owners)}, or deny one with {DENY_VARIABLE}",
+    )
+
+
+def _replaces(replacer: Record, record: Record) -> bool:
+    """A replacement acts only when the operator named the replacer."""
+    return (
+        replacer is not record
+        and replacer.usable
+        and replacer.named_exactly
+        and replacer.facts is not None
+        and record.name in replacer.facts.replaces
+    )
+
+
+def replacement(record: Record, records: Sequence[Record]) -> Record:
+    """What stands in for `record`, or the record itself.
+
+    Raises PluginError for two replacers of one plugin and for a circle.
+    """
+    seen = [record]
+    while replacers := [r for r in records if _replaces(r, seen[-1])]:
+        if len(replacers) > 1 or replacers[0] in seen:
+            names = ", ".join(r.key for r in [*replacers, *seen])
+            raise PluginError(
+                f"it is not clear what replaces plugin {record.key}: {names}",
+                plugin=record.key,
+                distribution=record.distribution,
+                expected="one replacer, and no circle",
+                found=names,
+                mend=f"name only one of them in {ALLOW_VARIABLE}",
+            )
+        seen.append(replacers[0])
+    return seen[-1]
+
+
+def unreplaced(records: Sequence[Record]) -> list[Record]:
+    """Records for which nothing else stands in."""
+    return [r for r in records if not any(_replaces(other, r) for other in records)]
+
+
+def unknown(
+    name: str, kind: str | None, records: Sequence[Record], first_party: frozenset[str]
+) -> PluginError:
+    """The error for a name that nothing claims, with near matches and what to install."""
+    base = name.partition("@")[0].strip()
+    pool = [r for r in records if kind is None or r.kind == kind]
+    hits = near(base, {r.name for r in pool})
+    like = [f"{r.name} ({r.key}, {r.location or r.value})" for r in pool if r.name in hits]
+    wanted = f"{kind}:{name}" if kind else name
+    return PluginError(
+        f"unknown plugin {wanted!r}"
+        + (f" (did you mean {' or '.join(repr(hit) for hit in hits)}?)" if hits else ""),
+        plugin=wanted,
+        expected=f"one of {', '.join(sorted({r.name for r in pool})) or 'nothing: none installed'}",
+        found=f"{name!r}; near: {'; '.join(like)}" if like else repr(name),
+        mend=_install(base, pool, first_party),
+    )
+
+
+def _install(name: str, pool: Sequence[Record], first_party: frozenset[str]) -> str:
+    ours = f"framework-plugin-{normalize(name)}"
+    if ours in first_party:
+        return f"pip install {ours}"
+    if not pool:
+        return f"pip install 'framework[default]', or the distribution that has {name!r}"
+    return f"correct the name, or pip install the distribution that has it, such as {ours}"
+
+
+def denied(found: Sequence[Record]) -> PluginError:
+    """The error for a name whose every claim the policy denies."""
+    record = found[0]
+    return PluginError(
+        f"plugin {' and '.join(r.key for r in found)} is denied: {record.reason}",
+        plugin=record.key,
+        distribution=record.distribution,
+        expected="a plugin that the policy admits",
+        found="; ".join(f"{r.owner}: {r.reason}" for r in found),
+        mend=f"name it in {ALLOW_VARIABLE}, or take it out of {DENY_VARIABLE}",
+    )
+
+
+def unusable(record: Record) -> PluginError:
+    """The error for a plugin that failed before or does not fit."""
+    return PluginError(
+        f"plugin {record.key} is {record.state}: {record.reason}",
+        plugin=record.key,
+        distribution=record.distribution,
+        expected="a plugin that fits this core and can be imported",
+        found=f"{record.owner} {record.version or ''} at {record.location or record.value}",
+        mend=f"upgrade or correct {record.owner}",
+    )
+
+
+def resolve(
+    name: str,
+    kind: Kind,
+    records: Sequence[Record],
+    *,
+    first_party: frozenset[str],
+    lift: Callable[[Record], None] | None = None,
+) -> Record:
+    """The record of `name` or `name@distribution` among those of its kind.
+
+    lift: given when the operator chose the name; called for a record that was denied only
+    until named.  Raises PluginError for an unknown, denied, unusable or ambiguous name.
+    """
+    found = claims(records, name)
+    if not found:
+        raise unknown(name, kind.name, records, first_party)
+    live = [r for r in found if r.state is not State.DENIED]
+    if not live and lift is not None:
+        live = [r for r in found if r.until_named]
+        for record in live:
+            lift(record)
+    if not live:
+        raise denied(found)
+    record = one_of(live)
+    if "@" not in name:
+        record = replacement(record, records)
+    if not record.usable:
+        raise unusable(record)
+    return record
