@@ -34,6 +34,10 @@ class Weights(Protocol):
 
     def shape(self, name: str) -> tuple[int, ...]: ...
 
+    def source(self, name: str) -> str:
+        """Where the tensor lies (path of its file), for messages."""
+        ...
+
     def get(self, name: str) -> torch.Tensor:
         """The tensor, dequantized, row-major as torch's Linear wants it; a view of the map
         where the format allows.  Raises ModelError if the file is damaged."""

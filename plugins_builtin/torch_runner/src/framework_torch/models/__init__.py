@@ -1,0 +1,1 @@
+"""Native model definitions: one decoder, and one line of data per architecture."""

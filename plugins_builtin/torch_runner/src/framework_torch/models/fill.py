@@ -1,0 +1,164 @@
+"""Fills a module through its parameter table, from files or with seeded numbers.
+
+Every tensor of the files is used once or is an error, and so is every tensor that is missing:
+a model that is almost right gives text that is almost right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from framework.contracts.model import Parameter
+from framework.contracts.weight_loader import Weights
+from framework.errors import ModelError
+
+Transform = Callable[[torch.Tensor, int], torch.Tensor]
+DUMMY_SCALE = 0.02
+SHOWN = 8
+
+
+class Filler:
+    """Fills `module` (on the meta device) as `table` says.
+
+    dtype: of the weights.  root: for messages.  ignored: endings of names in files that mean
+    nothing.  ones: parameters that hold ones when no file brings them (and in dummy models
+    all norms do); they keep float32.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        table: Sequence[Parameter],
+        *,
+        dtype: torch.dtype,
+        root: Path,
+        transforms: Mapping[str, Transform],
+        ignored: tuple[str, ...] = (),
+        ones: frozenset[str] = frozenset(),
+    ) -> None:
+        self.module, self.table, self.dtype, self.root = module, table, dtype, root
+        self.transforms, self.ignored, self.ones = transforms, ignored, ones
+        self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+
+    def from_files(self, weights: Weights) -> None:
+        """Raises ModelError that names tensor, file, expected and found."""
+        present = set(weights.names())
+        used: set[str] = set()
+        missing = []
+        for row in self.table:
+            names = row.gguf if weights.naming == "gguf" else row.checkpoint
+            used.update(names)
+            if row.tied_to is not None:
+                continue
+            absent = [name for name in names if name not in present]
+            if not absent and names:
+                self._set(row.name, self._assemble(row, names, weights))
+            elif row.optional:
+                self._set(row.name, self._default(row.name))
+            else:
+                missing += absent
+        if missing:
+            raise self._names("tensors are missing", missing, "the files are not of this model")
+        strange = sorted(n for n in present - used if not n.endswith(self.ignored or ("\0",)))
+        if strange:
+            raise self._names(
+                "there are tensors that the model has no place for",
+                strange,
+                "config.json does not describe these weights",
+            )
+        self._check_ties(weights, present)
+        self._tie()
+
+    def dummy(self, seed: int) -> None:
+        """Normal numbers of scale 0.02, ones for norms; the same for the same seed."""
+        for index, row in enumerate(self.table):
+            if row.tied_to is not None:
+                continue
+            if row.optional or row.name in self.ones or row.name.endswith("norm.weight"):
+                self._set(row.name, self._default(row.name))
+                continue
+            random = torch.Generator().manual_seed((seed * 1_000_003 + index) % 2**63)
+            values = torch.empty(self.shapes[row.name], dtype=torch.float32)
+            values.normal_(0.0, DUMMY_SCALE, generator=random)
+            self._set(row.name, values.to(self.dtype))
+        self._tie()
+
+    def _default(self, name: str) -> torch.Tensor:
+        dtype = torch.float32 if name in self.ones else self.dtype
+        return torch.ones(self.shapes[name], dtype=dtype)
+
+    def _assemble(self, row: Parameter, names: Sequence[str], weights: Weights) -> torch.Tensor:
+        """The parameter from its parts.  A whole one of the right type stays a view."""
+        shape = self.shapes[row.name]
+        rows = row.parts or (shape[0],)
+        parts = []
+        for index, name in enumerate(names):
+            expected = (rows[index], *shape[1:])
+            self._check_shape(weights, name, tuple(weights.shape(name)), expected)
+            parts.append(weights.get(name))
+        if weights.naming == "gguf" and row.gguf_transform is not None:
+            undo = self.transforms[row.gguf_transform]
+            parts = [undo(part, index) for index, part in enumerate(parts)]
+        dtype = torch.float32 if row.name in self.ones else self.dtype
+        if len(parts) == 1:
+            return parts[0].to(dtype)
+        whole = torch.empty(shape, dtype=dtype)
+        start = 0
+        for part, count in zip(parts, rows, strict=True):
+            whole[start : start + count].copy_(part)
+            start += count
+        return whole
+
+    def _check_shape(
+        self, weights: Weights, name: str, found: tuple[int, ...], expected: tuple[int, ...]
+    ) -> None:
+        if found != expected:
+            raise ModelError(
+                f"tensor {name!r} in {weights.source(name)} has a wrong shape",
+                expected=list(expected),
+                found=list(found),
+                mend="config.json does not describe these weights; fetch both again",
+            )
+
+    def _set(self, name: str, value: torch.Tensor) -> None:
+        owner, _, attribute = name.rpartition(".")
+        module = self.module.get_submodule(owner)
+        setattr(module, attribute, nn.Parameter(value, requires_grad=False))
+
+    def _tie(self) -> None:
+        for row in self.table:
+            if row.tied_to is not None:
+                owner, _, attribute = row.name.rpartition(".")
+                shared = self.module.get_parameter(row.tied_to)
+                setattr(self.module.get_submodule(owner), attribute, shared)
+
+    def _check_ties(self, weights: Weights, present: set[str]) -> None:
+        """Files may hold a tied tensor twice; two that differ contradict the configuration."""
+        for row in self.table:
+            names = row.gguf if weights.naming == "gguf" else row.checkpoint
+            if row.tied_to is None or names[0] not in present:
+                continue
+            other = self.module.get_parameter(row.tied_to)
+            self._check_shape(weights, names[0], tuple(weights.shape(names[0])), tuple(other.shape))
+            if not torch.equal(weights.get(names[0]).to(other.dtype), other):
+                raise ModelError(
+                    f"tensor {names[0]!r} in {weights.source(names[0])} is not the one that it "
+                    f"is tied to",
+                    expected="equal to the embedding, as tie_word_embeddings is true",
+                    found="other values",
+                    mend="set tie_word_embeddings to false in config.json",
+                )
+
+    def _names(self, what: str, names: Iterable[str], mend: str) -> ModelError:
+        listed = list(names)
+        more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+        return ModelError(
+            f"{self.root}: {what}",
+            expected="exactly the tensors that config.json implies",
+            found=", ".join(listed[:SHOWN]) + more,
+            mend=mend,
+        )

@@ -1,0 +1,129 @@
+"""The parameter table of the decoder: which tensors it has and what files call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from framework.contracts.model import Parameter
+from framework_torch.models.config import DecoderConfig
+
+if TYPE_CHECKING:
+    import torch
+
+# Tensors in files that carry nothing: older checkpoints stored the rotary frequencies.
+IGNORED = (".rotary_emb.inv_freq",)
+ROTARY_QK = "rotary_qk"
+
+
+def undo_rotary(tensor: torch.Tensor, head_size: int) -> torch.Tensor:
+    """Rows of q or k from interleaved pairs, as GGUF's llama family has them, to halves.
+
+    tensor: [heads * head_size, ...] or [heads * head_size].  Within a head, row 2 i + j of
+    the file is row j * head_size / 2 + i here.
+    """
+    rows, *rest = tensor.shape
+    pairs = tensor.reshape(rows // head_size, head_size // 2, 2, *rest)
+    return pairs.transpose(1, 2).reshape(rows, *rest)
+
+
+def transforms(config: DecoderConfig) -> Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]]:
+    """By the name in `Parameter.gguf_transform`: (tensor, index of the part) -> tensor."""
+
+    def rotary_qk(tensor: torch.Tensor, part: int) -> torch.Tensor:
+        return undo_rotary(tensor, config.head_size) if part < 2 else tensor
+
+    return {ROTARY_QK: rotary_qk}
+
+
+def parameter_table(config: DecoderConfig) -> tuple[Parameter, ...]:
+    """All parameters, in model order; a tied one names the parameter it shares."""
+    return (
+        Parameter(
+            name="embedding.weight",
+            checkpoint=("model.embed_tokens.weight",),
+            gguf=("token_embd.weight",),
+            shard_axis=0,
+        ),
+        *(row for index in range(config.layers) for row in _layer(config, index)),
+        Parameter(
+            name="norm.weight", checkpoint=("model.norm.weight",), gguf=("output_norm.weight",)
+        ),
+        Parameter(
+            name="head.weight",
+            checkpoint=("lm_head.weight",),
+            gguf=("output.weight",),
+            shard_axis=0,
+            quantizable=True,
+            tied_to="embedding.weight" if config.tied else None,
+        ),
+        # Llama 3.1's scaling is stored by GGUF files as divisors of the frequencies.
+        Parameter(
+            name="rotary_divisors", checkpoint=(), gguf=("rope_freqs.weight",), optional=True
+        ),
+    )
+
+
+def _layer(config: DecoderConfig, index: int) -> Iterator[Parameter]:
+    ours, theirs, gguf = f"layers.{index}", f"model.layers.{index}", f"blk.{index}"
+    attention, mlp = f"{theirs}.self_attn", f"{theirs}.mlp"
+    yield Parameter(
+        name=f"{ours}.input_norm.weight",
+        checkpoint=(f"{theirs}.input_layernorm.weight",),
+        gguf=(f"{gguf}.attn_norm.weight",),
+    )
+    qkv = ("q_proj", "k_proj", "v_proj")
+    for kind in ("weight", "bias") if config.qkv_bias else ("weight",):
+        yield Parameter(
+            name=f"{ours}.qkv.{kind}",
+            checkpoint=tuple(f"{attention}.{part}.{kind}" for part in qkv),
+            gguf=tuple(f"{gguf}.attn_{part}.{kind}" for part in "qkv"),
+            parts=config.qkv_parts,
+            shard_axis=0,
+            quantizable=kind == "weight",
+            lora_targets=qkv if kind == "weight" else (),
+            gguf_transform=ROTARY_QK if config.family.gguf_rotary else None,
+        )
+    if config.family.qk_norm:
+        for part in "qk":
+            yield Parameter(
+                name=f"{ours}.{part}_norm.weight",
+                checkpoint=(f"{attention}.{part}_norm.weight",),
+                gguf=(f"{gguf}.attn_{part}_norm.weight",),
+            )
+    yield from _linear(
+        f"{ours}.output", f"{attention}.o_proj", f"{gguf}.attn_output", "o_proj", config.output_bias
+    )
+    yield Parameter(
+        name=f"{ours}.mlp_norm.weight",
+        checkpoint=(f"{theirs}.post_attention_layernorm.weight",),
+        gguf=(f"{gguf}.ffn_norm.weight",),
+    )
+    both = ("gate_proj", "up_proj")
+    for kind in ("weight", "bias") if config.mlp_bias else ("weight",):
+        yield Parameter(
+            name=f"{ours}.gate_up.{kind}",
+            checkpoint=tuple(f"{mlp}.{part}.{kind}" for part in both),
+            gguf=tuple(f"{gguf}.ffn_{part}.{kind}" for part in ("gate", "up")),
+            parts=(config.intermediate,) * 2,
+            shard_axis=0,
+            quantizable=kind == "weight",
+            lora_targets=both if kind == "weight" else (),
+        )
+    yield from _linear(
+        f"{ours}.down", f"{mlp}.down_proj", f"{gguf}.ffn_down", "down_proj", config.mlp_bias
+    )
+
+
+def _linear(ours: str, theirs: str, gguf: str, target: str, bias: bool) -> Iterator[Parameter]:
+    """A projection back to the hidden size, split over its inputs."""
+    yield Parameter(
+        name=f"{ours}.weight",
+        checkpoint=(f"{theirs}.weight",),
+        gguf=(f"{gguf}.weight",),
+        shard_axis=1,
+        quantizable=True,
+        lora_targets=(target,),
+    )
+    if bias:
+        yield Parameter(name=f"{ours}.bias", checkpoint=(f"{theirs}.bias",), gguf=(f"{gguf}.bias",))
