@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+EVIL = "raise SystemExit('imported')"
+SOURCE = """
+from framework.contracts.scheduling_policy import SchedulingPolicy
+class P(SchedulingPolicy):
+    def keys(self, requests):
+        return requests.arrival.astype(float)
+"""
+
+
+@pytest.fixture
+def run(house):
+    """Run `framework` in a process of its own that sees the house."""
+
+    def call(*arguments, **env):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEWORK_")}
+        environment |= {"PYTHONPATH": os.pathsep.join(house.paths), **env}
+        command = [sys.executable, "-c", "from framework.cli import main; main()", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    return call
+
+
+def test_list_shows_every_plugin_and_imports_none(house, run):
+    """The list has a line per plugin, with state and reason, also as JSON."""
+    house.add("dist-x", {"scheduling_policies x": "P", "hooks h": "H"}, EVIL, version="3.2")
+    house.add("dist-y", "[framework.platfroms]\na = x:T\n")
+    ended = run("plugins", "list")
+    assert ended.returncode == 0
+    lines = [line.split() for line in ended.stdout.splitlines()]
+    assert ["scheduling_policy", "x", "dist-x", "3.2", "discovered", "facts", "unknown"] in lines
+    (hook,) = [line for line in lines if line[:2] == ["hooks", "h"]]
+    assert hook[4] == "denied"
+    assert "FRAMEWORK_PLUGINS=+hooks:h" in hook
+    assert "did you mean 'framework.platforms'" in ended.stderr
+    rows = json.loads(run("plugins", "list", "--json", FRAMEWORK_PLUGINS="h").stdout)
+    states = {row["name"]: row["state"] for row in rows if row["distribution"] == "dist-x"}
+    assert states == {"x": "denied", "h": "discovered"}
+
+
+def test_root_options(house, run):
+    """--no-plugins keeps third parties out, --plugin adds one by dotted name."""
+    package = house.add("dist", {"scheduling_policies x": "P"}, SOURCE)
+    rows = json.loads(run("--no-plugins", "plugins", "list", "--json").stdout)
+    assert [row["reason"] for row in rows if row["name"] == "x"] == [
+        "--no-plugins admits the first party only"
+    ]
+    option = f"scheduling_policy:mine={package}:P"
+    rows = json.loads(run("--plugin", option, "plugins", "list", "--json").stdout)
+    assert [row["origin"] for row in rows if row["name"] == "mine"] == ["ad hoc"]
+
+
+def test_show_and_explain(house, run):
+    """Both print what is known, and explain marks a choice."""
+    manifest = house.manifest("scheduling_policy", "x", rank=4)
+    house.add("dist", {"scheduling_policies x": "P"}, EVIL, manifest)
+    shown = run("plugins", "show", "scheduling_policy:x").stdout
+    assert ">=1.0,<2" in shown
+    explained = run("explain", "scheduling_policy", "--json", "--choice", "x").stdout
+    (row,) = [row for row in json.loads(explained)["candidates"] if row["name"] == "x"]
+    assert (row["rank"], row["verdict"]) == (4, "chosen")
+    assert " x " in run("explain", "scheduling_policy").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "env", "message"),
+    [
+        (["explain", "platfrom"], {}, "did you mean 'platform'"),
+        (["plugins", "show", "platform:nope"], {}, "unknown plugin 'platform:nope'"),
+        (["plugins", "show", "nope"], {}, "KIND:NAME"),
+        (["--plugin", "a:b", "plugins", "list"], {}, "--plugin 'a:b'"),
+        (["plugins", "list"], {"FRAMEWORK_PLUGINS": "modl:x"}, "did you mean 'model'"),
+        (["explain", "platform"], {"FRAMEWORK_PLUGINS": "nope"}, "names 'nope'"),
+        (["explain", "platform", "--choice", "nope"], {}, "unknown plugin 'platform:nope'"),
+    ],
+)
+def test_errors_are_one_message_without_a_trace(run, arguments, env, message):
+    """A mistake ends with status 1 and a message, never with a traceback."""
+    ended = run(*arguments, **env)
+    assert ended.returncode == 1
+    assert message in ended.stderr
+    assert "Traceback" not in ended.stderr

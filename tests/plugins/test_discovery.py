@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from framework.errors import ConfigError, PluginError
+from framework.plugins.discovery import ad_hoc_records, core_first_party, discover
+from framework.plugins.records import State
+
+
+def names(house, **more):
+    return [
+        (r.kind, r.name, r.distribution, r.version)
+        for r in discover(house.kinds, path=house.paths, **more).records
+    ]
+
+
+def test_entry_points_become_records_without_an_import(house):
+    """All groups of the table are listed, and the packages stay unimported."""
+    package = house.add("My.Dist", {"things b": "T", "models m": "M"}, "raise SystemExit")
+    assert names(house) == [
+        ("model", "m", "My.Dist", "1.0"),
+        ("thing", "b", "My.Dist", "1.0"),
+    ]
+    assert package not in sys.modules
+
+
+def test_first_party_by_normalized_name(house):
+    """A distribution counts as first-party however its name is spelled."""
+    house.add("My.Dist", {"things b": "T"})
+    house.add("other", {"things c": "T"})
+    found = discover(house.kinds, path=house.paths, trusted=frozenset({"my-dist"}))
+    assert {r.name: r.first_party for r in found.records} == {"b": True, "c": False}
+
+
+def test_distribution_found_twice_counts_once(house):
+    """Of two versions on the path the first counts, as it does for an import."""
+    house.add("dist", {"things a": "T"}, version="2.0")
+    house.add("dist", {"things a": "T", "things b": "T"}, version="1.0")
+    assert names(house) == [("thing", "a", "dist", "2.0")]
+
+
+def test_installed_distribution_wins_over_build_leftovers(house):
+    """An egg-info folder beside the sources does not hide what was installed."""
+    leftovers = house.root / "src" / "dist.egg-info"
+    leftovers.mkdir(parents=True)
+    (leftovers / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: dist\nVersion: 0.1\n")
+    (leftovers / "entry_points.txt").write_text("[framework.things]\nold = x:T\n")
+    house.paths.append(str(leftovers.parent))
+    house.add("dist", {"things new": "T"}, version="0.2")
+    assert names(house) == [("thing", "new", "dist", "0.2")]
+
+
+def test_shadowing_distribution_without_plugins_hides_the_other(house):
+    """If the distribution that Python uses has no plugins, the hidden one's are not listed."""
+    house.add("dist", "[console_scripts]\nx = y:z\n", version="2.0")
+    house.add("dist", {"things a": "T"}, version="1.0")
+    assert names(house) == []
+
+
+def test_unknown_group_is_a_problem_with_near_matches(house):
+    """A mistyped group is reported with its distribution and the right name."""
+    house.add("dist", "[framework.thing]\na = x:T\n")
+    found = discover(house.kinds, path=house.paths)
+    assert found.records == ()
+    (problem,) = found.problems
+    assert problem.distribution == "dist"
+    assert "did you mean 'framework.things'" in problem.message
+
+
+def test_broken_lines_hide_no_neighbour(house):
+    """A line that is no entry point and a repeated name are reported; the rest is listed."""
+    house.add(
+        "dist", "[framework.things]\n# hm\nnonsense\na = PKG:A\na = PKG:B\nb = PKG\nc=PKG:C [x]\n"
+    )
+    found = discover(house.kinds, path=house.paths)
+    assert {r.name: r.state for r in found.records} == {
+        "a": State.DISCOVERED,
+        "b": State.FAILED,
+        "c": State.DISCOVERED,
+    }
+    assert found.records[0].value.endswith(":A")
+    assert [("line 3" in p.message, "twice" in p.message) for p in found.problems] == [
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_distribution_without_readable_metadata_hides_no_neighbour(house):
+    """A half-removed or binary distribution does not disturb the others."""
+    house.add("good", {"things a": "T"}, folder="site")
+    for name, data in (("half", b"[framework.things]\nx = y:Z"), ("binary", b"framework.\xff\xfe")):
+        info = house.root / "site" / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "entry_points.txt").write_bytes(data)
+    assert ("thing", "a", "good", "1.0") in names(house)
+
+
+def test_ad_hoc_plugins_are_records(house):
+    """{"kind:name": "module:attr"} makes a record without a distribution."""
+    (record,) = ad_hoc_records({" thing : x ": " mod.sub:Cls "}, house.kinds)
+    assert (record.kind, record.name, record.value) == ("thing", "x", "mod.sub:Cls")
+    assert (record.distribution, record.key) == (None, "thing:x@ad-hoc")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("x", "m:C"), ("thing:", "m:C"), ("thing:x", "m"), ("thing:x", 3)]
+)
+def test_ad_hoc_plugin_in_another_form_is_an_error(house, key, value):
+    """What is not kind:name = module:attr is refused with the form that is expected."""
+    with pytest.raises(ConfigError, match="ad-hoc plugin"):
+        ad_hoc_records({key: value}, house.kinds)
+
+
+def test_ad_hoc_plugin_of_an_unknown_kind(house):
+    """The kind of an ad-hoc plugin must exist."""
+    with pytest.raises(PluginError, match="did you mean 'thing'"):
+        ad_hoc_records({"thin:x": "m:C"}, house.kinds)
+
+
+def test_the_installed_core_names_the_first_party():
+    """The core's own metadata lists the plugins of this repository."""
+    trusted, problems = core_first_party()
+    assert {"framework-plugin-torch", "framework-plugin-cpu"} <= trusted
+    assert problems == ()

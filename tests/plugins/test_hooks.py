@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from framework.errors import PluginError
+from framework.plugins.hooks import build_hooks
+
+CODE = """
+from framework.contracts.hooks import HookSpecs, hookimpl
+calls = []
+class H(HookSpecs):
+    @hookimpl
+    def engine_started(self, notes):
+        calls.append((__name__, notes))
+"""
+
+
+def add(house, name, code=CODE, **facts):
+    manifest = house.manifest("hooks", name, **facts)
+    return house.add(f"d-{name}", {f"hooks {name}": "H"}, code, manifest)
+
+
+def test_admitted_hooks_are_called_in_their_order(house):
+    """Hooks run for named third parties only, ordered by before / after and rank."""
+    shared = add(house, "b", rank=1)
+    other = add(house, "a", CODE.replace("calls = []", f"from {shared} import calls"), before=["b"])
+    add(house, "unnamed")
+    hooks = build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+a,+b"}))
+    hooks.hook.engine_started(notes=("x",))
+    import importlib
+
+    assert importlib.import_module(shared).calls == [(other, ("x",)), (shared, ("x",))]
+    hooks.hook.engine_closed()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("engine_started", "engine_startet", "unknown hook 'engine_startet'.*'engine_started'"),
+        ("    @hookimpl\n", "", "lacks the mark"),
+        ("self, notes", "self, note", "do not fit"),
+    ],
+)
+def test_hooks_that_would_never_be_called_are_errors(house, old, new, message):
+    """A mistyped, unmarked or wrongly shaped hook is refused at the start."""
+    add(house, "h", CODE.replace(old, new))
+    with pytest.raises(PluginError, match=message):
+        build_hooks(house.registry({"FRAMEWORK_PLUGINS": "h"}))
+
+
+def test_without_plugins_hooks_do_nothing(house):
+    """The manager is complete without any plugin."""
+    assert build_hooks(house.registry()).hook.engine_started(notes=()) == []
