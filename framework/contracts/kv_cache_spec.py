@@ -66,10 +66,3 @@ class CacheManagerType(Contract):
         present[i]: the cache holds page i of the request.  The answer h must be such that
         with the pages of [0, h) that are present the next token can be computed.
         """
-
-    @abstractmethod
-    def first_needed(self, computed: int, page_tokens: int, spec: KVCacheSpec) -> int:
-        """Index of the first page that tokens from `computed` on still read or write.
-
-        Pages before it are replaced by the null page and given back.
-        """

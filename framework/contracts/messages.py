@@ -43,8 +43,8 @@ class EngineInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """Output row that ended.  stop: the token id that ended it, None for the model's own
-    end-of-sequence.  error: a sentence with reason "error"."""
+    """Output row that ended.  stop: the token id that ended it, with reason "stop".
+    error: a sentence, with reason "error"."""
 
     row: int
     reason: FinishReason

@@ -217,6 +217,19 @@ class Logprobs:
     def __len__(self) -> int:
         return len(self.ranks)
 
+    def take(self, tokens: npt.NDArray[np.int64]) -> Logprobs:
+        """The tokens at these indices, in this order, as copies."""
+        counts = np.diff(self.offsets)[tokens]
+        offsets = np.zeros(len(tokens) + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        entries = np.arange(offsets[-1]) + np.repeat(self.offsets[tokens] - offsets[:-1], counts)
+        return Logprobs(
+            offsets=offsets,
+            ids=self.ids[entries],
+            values=self.values[entries],
+            ranks=self.ranks[tokens],
+        )
+
     def slice(self, start: int, stop: int) -> Logprobs:
         """Tokens [start, stop), as copies: nothing is shared with this object."""
         low, high = int(self.offsets[start]), int(self.offsets[stop])

@@ -1,0 +1,103 @@
+"""A request inside the engine core."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from framework.contracts.step import AdmittedRequest
+
+if TYPE_CHECKING:
+    from framework.contracts.messages import EngineInput
+    from framework.contracts.step import I32
+
+
+class Status(IntEnum):
+    """WAITING: in the queue.  ASIDE: a participant made it wait.  RUNNING: owns a slot.
+    FINISHED: gone; only late results still mention it."""
+
+    WAITING = 0
+    ASIDE = 1
+    RUNNING = 2
+    FINISHED = 3
+
+
+class Request:
+    """What the core keeps of a request.
+
+    tokens: int32, all known tokens while it has no slot; with a slot the slot table's row
+    holds them.  There is no prefill or decode phase: `computed` tokens catch up with known
+    ones.  hashes: chained hashes of its full pages, as far as they were needed.
+    """
+
+    __slots__ = (
+        "arrival",
+        "arrived_at",
+        "attendants",
+        "cached",
+        "hashes",
+        "input",
+        "key",
+        "num_prompt",
+        "preempted",
+        "prompt_logprobs_done",
+        "slot",
+        "status",
+        "tenant",
+        "tokens",
+    )
+
+    def __init__(self, entry: EngineInput, arrival: int, arrived_at: float, tenant: int) -> None:
+        self.input = entry
+        self.arrival = arrival
+        self.arrived_at = arrived_at
+        self.tenant = tenant
+        self.tokens: I32 = entry.tokens
+        self.num_prompt = len(entry.tokens)
+        self.status = Status.WAITING
+        self.slot = -1
+        self.key = 0.0
+        self.hashes: list[bytes] = []
+        self.attendants: tuple[int, ...] = ()
+        self.cached: int | None = None
+        self.preempted = 0
+        self.prompt_logprobs_done = 1  # position 0 has no log-probability
+
+    @property
+    def id(self) -> str:
+        return self.input.request_id
+
+    @property
+    def wants_prompt_logprobs(self) -> bool:
+        return self.input.sampling.prompt_logprobs is not None
+
+    def hit_limit(self) -> int:
+        """Most tokens that may be taken from the prefix cache.
+
+        One token must always be computed, or there would be nothing to sample from; and
+        prompt positions whose log-probabilities are missing must be computed again.
+        """
+        limit = len(self.tokens) - 1
+        if self.wants_prompt_logprobs and self.prompt_logprobs_done < self.num_prompt:
+            # The log-probability of position p comes from the logits at p - 1.
+            limit = min(limit, self.prompt_logprobs_done - 1)
+        return limit
+
+    def admitted(self, generation: int) -> AdmittedRequest:
+        """The request as the runner gets it, whole."""
+        entry = self.input
+        return AdmittedRequest(
+            slot=self.slot,
+            generation=generation,
+            request_id=entry.request_id,
+            tokens=self.tokens,
+            num_prompt=self.num_prompt,
+            sampling=entry.sampling,
+            seed=entry.seed,
+            stop_ids=entry.stop_ids,
+            bad_words=entry.bad_words,
+            prompt_logprobs_from=self.prompt_logprobs_done,
+            adapter=entry.adapter,
+            payloads=entry.payloads,
+            extras=entry.extras,
+        )

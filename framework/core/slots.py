@@ -1,0 +1,144 @@
+"""Counts of running requests, in arrays by slot, so that a decode step is a few array
+operations however many requests run.
+
+    tokens[s]   |0 ....... confirmed | ... planned | ... length | known |
+                 in the cache,         in flight     token ids    expected from
+                 ids certain                         present      steps in flight
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from framework.contracts.scheduling_policy import RequestArrays
+from framework.errors import IntegrityError
+
+if TYPE_CHECKING:
+    from framework.core.request import Request
+
+
+class SlotTable:
+    """Per slot s:
+
+    generation: rises when the slot is released.  tokens: ids, int32 [slots, max_len].
+    length: ids present.  known: ids present or sure to come from steps in flight.
+    planned: tokens whose computation was planned.  confirmed: computed for certain.
+    limit: prompt and output tokens at most.  cap: tokens that are ever computed (the last
+    sampled one never is).  in_flight: steps in flight.  attended: a participant looks on.
+    """
+
+    def __init__(self, num_slots: int, max_len: int) -> None:
+        self.num_slots = num_slots
+        self.generation = np.zeros(num_slots, np.int32)
+        self.tokens = np.empty((num_slots, max_len), np.int32)  # touched only where used
+        self.length = np.zeros(num_slots, np.int64)
+        self.known = np.zeros(num_slots, np.int64)
+        self.planned = np.zeros(num_slots, np.int64)
+        self.confirmed = np.zeros(num_slots, np.int64)
+        self.limit = np.zeros(num_slots, np.int64)
+        self.cap = np.zeros(num_slots, np.int64)
+        self.min_length = np.zeros(num_slots, np.int64)
+        self.in_flight = np.zeros(num_slots, np.int64)
+        self.attended = np.zeros(num_slots, np.bool_)
+        self.arrival = np.zeros(num_slots, np.int64)
+        self.arrived_at = np.zeros(num_slots, np.float64)
+        self.priority = np.zeros(num_slots, np.int64)
+        self.tenant = np.zeros(num_slots, np.int64)
+        self.num_prompt = np.zeros(num_slots, np.int64)
+        self.key = np.zeros(num_slots, np.float64)
+        self.stop_ids = np.full((num_slots, 4), -1, np.int32)
+        self.num_drafts = np.zeros(num_slots, np.int64)
+        self.drafts: list[list[int]] = [[] for _ in range(num_slots)]
+        self.requests: list[Request | None] = [None] * num_slots
+        self.free = list(range(num_slots - 1, -1, -1))
+
+    def take(self, request: Request, computed: int) -> int:
+        """Give the request a free slot, with `computed` tokens already in the cache."""
+        slot = self.free.pop()
+        tokens = request.tokens
+        count = len(tokens)
+        request.slot = slot
+        self.requests[slot] = request
+        self.tokens[slot, :count] = tokens
+        self.length[slot] = self.known[slot] = count
+        self.planned[slot] = self.confirmed[slot] = computed
+        entry = request.input
+        self.limit[slot] = entry.max_total
+        self.cap[slot] = max(entry.max_total - 1, 1)
+        # A stop id counts once this many tokens exist before it.
+        self.min_length[slot] = request.num_prompt + entry.sampling.min_tokens
+        self.in_flight[slot] = 0
+        self.attended[slot] = bool(request.attendants)
+        self.arrival[slot], self.arrived_at[slot] = request.arrival, request.arrived_at
+        self.priority[slot], self.tenant[slot] = entry.priority, request.tenant
+        self.num_prompt[slot] = request.num_prompt
+        self.key[slot] = request.key
+        self._set_stop_ids(slot, entry.stop_ids)
+        self.set_drafts(slot, [])
+        return slot
+
+    def _set_stop_ids(self, slot: int, ids: tuple[int, ...]) -> None:
+        width = self.stop_ids.shape[1]
+        if len(ids) > width:
+            more = np.full((self.num_slots, len(ids) - width), -1, np.int32)
+            self.stop_ids = np.concatenate([self.stop_ids, more], axis=1)
+        self.stop_ids[slot] = -1
+        self.stop_ids[slot, : len(ids)] = ids
+
+    def set_drafts(self, slot: int, drafts: list[int]) -> None:
+        """Drafts to verify in the next step, never beyond what may be computed."""
+        room = int(self.cap[slot] - self.known[slot])
+        self.drafts[slot] = drafts[: max(room, 0)]
+        self.num_drafts[slot] = len(self.drafts[slot])
+
+    def leave(self, slot: int) -> tuple[int, int]:
+        """The request leaves; returns (slot, generation it had).  `give` frees the slot."""
+        request = self.requests[slot]
+        assert request is not None
+        request.tokens = self.tokens[slot, : self.length[slot]].copy()
+        request.slot = -1
+        self.requests[slot] = None
+        left = (slot, int(self.generation[slot]))
+        self.generation[slot] += 1
+        return left
+
+    def view(self, slots: npt.NDArray[np.int64], now: float) -> RequestArrays:
+        """What a policy sees of the requests in `slots`."""
+        return RequestArrays(
+            arrival=self.arrival[slots],
+            arrived_at=self.arrived_at[slots],
+            priority=self.priority[slots],
+            tenant=self.tenant[slots],
+            prompt=self.num_prompt[slots],
+            known=self.known[slots],
+            computed=self.planned[slots],
+            now=now,
+        )
+
+    def give(self, slot: int) -> None:
+        """The slot may be taken again."""
+        self.free.append(slot)
+
+    def check_integrity(self, fenced: int) -> None:
+        """Every slot is owned, free, or behind a fence (`fenced` of them)."""
+        owned = [s for s, request in enumerate(self.requests) if request is not None]
+        if len(owned) + len(self.free) + fenced != self.num_slots:
+            raise IntegrityError(
+                "slots were lost",
+                expected=self.num_slots,
+                found=f"{len(owned)} owned, {len(self.free)} free, {fenced} fenced",
+            )
+        if len(set(self.free)) != len(self.free) or set(self.free) & set(owned):
+            raise IntegrityError("a slot is free twice, or free and owned")
+        s = np.array(owned, np.int64)
+        ordered = (
+            (self.confirmed[s] <= self.planned[s])
+            & (self.length[s] <= self.known[s])
+            & (self.known[s] <= self.limit[s])
+            & (self.in_flight[s] >= 0)
+        )
+        if not ordered.all():
+            raise IntegrityError("counts of a slot are out of order", found=s[~ordered].tolist())

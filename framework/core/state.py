@@ -1,0 +1,155 @@
+"""The state that planning and updating share: slots, pages, queue, and how a request leaves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from framework.contracts.messages import EngineStats, FinishReason
+from framework.core.fences import Fence
+from framework.core.queue import WaitingQueue
+from framework.core.request import Request, Status
+
+if TYPE_CHECKING:
+    from framework.contracts.scheduling_policy import SchedulingPolicy
+    from framework.core.config import CoreConfig
+    from framework.core.kv.manager import KVManager
+    from framework.core.participants import ParticipantHub
+    from framework.core.slots import SlotTable
+
+
+@dataclass(slots=True)
+class Counters:
+    """They only rise."""
+
+    prefix_queries: int = 0
+    prefix_hits: int = 0
+    preemptions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request that ended without a row in the step: refused, aborted or overdue."""
+
+    request: Request
+    reason: FinishReason
+    error: str | None
+
+
+@dataclass(slots=True)
+class CoreState:
+    """requests: all that have not ended.  running: slots, unordered.  released: slots that
+    the runner has not been told of yet.  last_step: id of the newest plan."""
+
+    config: CoreConfig
+    policy: SchedulingPolicy
+    slots: SlotTable
+    kv: KVManager
+    hub: ParticipantHub
+    queue: WaitingQueue = field(init=False)
+    fence: Fence = field(default_factory=Fence)
+    requests: dict[str, Request] = field(default_factory=dict)
+    running: list[int] = field(default_factory=list)
+    order_changed: bool = True
+    released: list[tuple[int, int]] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
+    counters: Counters = field(default_factory=Counters)
+    last_step: int = 0
+    done_step: int = 0
+
+    def __post_init__(self) -> None:
+        self.queue = WaitingQueue(self.policy)
+
+    @property
+    def steps_in_flight(self) -> int:
+        return self.last_step - self.done_step
+
+    def occupy(self, request: Request, computed: int) -> int:
+        """The request takes a slot."""
+        slot = self.slots.take(request, computed)
+        request.status = Status.RUNNING
+        self.running.append(slot)
+        self.order_changed = True
+        return slot
+
+    def vacate(self, slot: int) -> Request:
+        """The request leaves its slot; slot and pages are free once nothing in flight can
+        touch them."""
+        request = self.slots.requests[slot]
+        assert request is not None
+        pages = self.kv.leave(slot)
+        holds = [hold.done for hold in self.hub.release(request)]
+        self.released.append(self.slots.leave(slot))
+        self.running.remove(slot)
+        self.order_changed = True
+        in_flight = self.slots.in_flight[slot] > 0
+        if holds:
+            last = self.last_step if in_flight else self.done_step
+            self.fence.hold([*holds, lambda: self.done_step >= last], pages)
+            pages = []
+        if in_flight:
+            self.fence.put(self.last_step, slot, pages)
+        else:
+            self.kv.pool.release(pages)
+            self.slots.give(slot)
+        return request
+
+    def preempt(self, slot: int, now: float) -> None:
+        """Back to the line; it will be computed again (what is cached is hit)."""
+        request = self.vacate(slot)
+        request.preempted += 1
+        self.counters.preemptions += 1
+        self.queue.add(request, now)
+
+    def finish(self, slot: int) -> Request:
+        """The request in `slot` is done."""
+        request = self.vacate(slot)
+        request.status = Status.FINISHED
+        del self.requests[request.id]
+        return request
+
+    def end(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
+        """End a request wherever it is; it is reported with the next outputs."""
+        if request.status is Status.RUNNING:
+            self.vacate(request.slot)
+        else:
+            self.queue.remove(request)
+        request.status = Status.FINISHED
+        del self.requests[request.id]
+        self.ended.append(Ended(request, reason, error))
+
+    def pass_fence(self) -> None:
+        """Give back what waited for steps that have ended, or for participants."""
+        slots, pages = self.fence.passed(self.done_step)
+        for slot in slots:
+            self.slots.give(slot)
+        pages += self.fence.let_go()
+        self.kv.pool.release(pages)
+
+    def running_order(self, now: float) -> npt.NDArray[np.int64]:
+        """Running slots, best first by (key, arrival)."""
+        slots = np.array(self.running, np.int64)
+        if len(slots) and not self.policy.keys_are_fixed:
+            self.slots.key[slots] = self.policy.keys(self.slots.view(slots, now))
+        return slots[np.lexsort((self.slots.arrival[slots], self.slots.key[slots]))]
+
+    def stats(self) -> EngineStats:
+        pool = self.kv.pool
+        return EngineStats(
+            running=len(self.running),
+            waiting=len(self.queue),
+            pages_used=pool.num_pages - 1 - pool.num_free,
+            pages_total=pool.num_pages - 1,
+            prefix_queries=self.counters.prefix_queries,
+            prefix_hits=self.counters.prefix_hits,
+            preemptions=self.counters.preemptions,
+            waiting_reasons=self.queue.waiting_reasons(),
+        )
+
+    def check_integrity(self) -> None:
+        """Every slot, page and hash is accounted for."""
+        self.slots.check_integrity(self.fence.num_slots)
+        self.kv.check_integrity(self.fence.pages())

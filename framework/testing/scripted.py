@@ -1,0 +1,288 @@
+"""A model runner without a model: it emits given tokens, and checks every plan.
+
+It keeps what a real cache would hold: for each page and offset a fingerprint of all tokens
+up to there.  Before a step it compares what the page tables point at with what must lie
+there, so that a wrong page, a stale hit or a page shared by two writers is an error and not
+just another token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from framework.contracts.kv_cache_spec import FullAttentionSpec, KVCacheSpec
+from framework.contracts.model_runner import ModelRunner, RunnerContext
+from framework.contracts.step import (
+    AdmittedRequest,
+    CachePlan,
+    LateInputs,
+    Logprobs,
+    PromptLogprobs,
+    RunnerInfo,
+    StepPlan,
+    StepResult,
+    Ticket,
+)
+from framework.errors import IntegrityError, UnsupportedError
+from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint
+
+
+class _Occupant:
+    """A request in a slot: its tokens, and the fingerprint after each of them."""
+
+    def __init__(self, request: AdmittedRequest) -> None:
+        self.request = request
+        self.tokens: list[int] = []
+        self.prints: list[int] = [1]
+        for token in request.tokens.tolist():
+            self.push(token)
+
+    def push(self, token: int) -> None:
+        self.tokens.append(token)
+        self.prints.append(fingerprint(self.prints[-1], token))
+
+
+class ScriptedRunner(ModelRunner):
+    """script: (request, position, fingerprint before it) -> token.  depth: steps in flight.
+    delay: seconds that a step takes.  drafter: proposes drafts from the tokens so far.
+    num_pages: pages that fit, of `page_tokens` tokens.  fail_rows: (step, row) -> sentence.
+    lose_pages: step -> pages to report as lost.
+
+    Steps are computed when they are finished, as on a device that runs behind the host.
+    """
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        *,
+        vocab_size: int = 1000,
+        num_pages: int = 64,
+        page_tokens: int = 4,
+        max_model_len: int | None = None,
+        layers: Mapping[str, KVCacheSpec] | None = None,
+        depth: int = 2,
+        delay: float = 0.0,
+        drafter: Drafter | None = None,
+        features: frozenset[str] = frozenset(("logprobs", "prompt_logprobs", "drafts")),
+        fail_rows: Mapping[tuple[int, int], str] | None = None,
+        lose_pages: Mapping[int, Sequence[int]] | None = None,
+    ) -> None:
+        super().__init__()
+        spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
+        self.layers = dict(layers or {"layer.0": spec})
+        self.script = script or by_fingerprint(vocab_size)
+        self.vocab_size, self.num_pages, self.page_tokens = vocab_size, num_pages, page_tokens
+        self.max_model_len, self.depth, self.delay = max_model_len, depth, delay
+        self.drafter, self.features = drafter, features
+        self.fail_rows, self.lose_pages = fail_rows or {}, lose_pages or {}
+        self.plans: list[StepPlan] = []
+        self.lates: list[LateInputs] = []
+        self.closed = False
+        self._occupants: dict[int, tuple[int, _Occupant]] = {}
+        self._waiting: list[StepPlan] = []
+
+    def info(self) -> RunnerInfo:
+        """What `load` tells, without a context."""
+        page = sum(spec.page_bytes(self.page_tokens) for spec in self.layers.values())
+        return RunnerInfo(
+            layers=self.layers,
+            page_tokens=(self.page_tokens,),
+            bytes_free=self.num_pages * page,
+            vocab_size=self.vocab_size,
+            features=self.features,
+            max_loop_depth=self.depth,
+            max_model_len=self.max_model_len,
+            notes=("scripted runner: tokens come from a script",),
+        )
+
+    def load(self, context: RunnerContext) -> RunnerInfo:
+        return self.info()
+
+    def bind(self, plan: CachePlan) -> None:
+        self._cache = np.zeros((plan.num_pages, len(plan.groups), plan.groups[0].page_tokens), int)
+        self._page_tokens = plan.groups[0].page_tokens
+        self._max_pages = plan.max_pages_per_request
+        self._tables: dict[int, list[list[int]]] = {}
+
+    def submit(self, plan: StepPlan) -> Ticket:
+        if len(self._waiting) >= self.depth:
+            raise IntegrityError("more steps in flight than declared", found=len(self._waiting) + 1)
+        if not plan.features <= self.features:
+            raise UnsupportedError(
+                "the plan uses what was not declared", found=plan.features - self.features
+            )
+        self.plans.append(plan)
+        self._waiting.append(plan)
+        return Ticket(plan.step_id, time.monotonic() + self.delay)
+
+    def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
+        plan = self._waiting.pop(0)
+        if plan.step_id != ticket.step_id:
+            raise IntegrityError("steps are finished out of order", found=ticket.step_id)
+        if self.delay:
+            time.sleep(max(0.0, float(ticket.payload) - time.monotonic()))  # type: ignore[arg-type]
+        self.lates.append(late)
+        self._enter(plan)
+        return self._compute(plan)
+
+    def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        raise UnsupportedError(f"the scripted runner has no operation {op!r}")
+
+    def close(self) -> None:
+        self.closed = True
+
+    # One step
+
+    def _enter(self, plan: StepPlan) -> None:
+        for slot, generation in plan.released:
+            if self._occupants.get(slot, (None,))[0] == generation:
+                del self._occupants[slot]
+        for request in plan.admitted:
+            if request.slot in self._occupants:
+                raise IntegrityError("a request was put into a slot that is taken")
+            self._occupants[request.slot] = (request.generation, _Occupant(request))
+        for group, update in enumerate(plan.pages):
+            ends = np.cumsum(update.counts)
+            for index, slot in enumerate(update.slots.tolist()):
+                ids = update.ids[ends[index] - update.counts[index] : ends[index]].tolist()
+                tables = self._tables.setdefault(slot, [[] for _ in plan.pages])
+                if update.replace[index]:
+                    tables[group] = []
+                if len(tables[group]) != update.starts[index]:
+                    raise IntegrityError("a page table has a gap", found=(slot, group))
+                tables[group].extend(ids)
+
+    def _compute(self, plan: StepPlan) -> StepResult:
+        tokens: list[list[int]] = []
+        accepted, drafts, parts, errors = [], [], [], {}
+        draft_ends = np.cumsum(plan.draft_counts)
+        for row in range(plan.num_rows):
+            first = draft_ends[row] - plan.draft_counts[row]
+            given = plan.draft_ids[first : draft_ends[row]].tolist()
+            slot, computed = int(plan.slots[row]), int(plan.computed[row])
+            held = self._occupants.get(slot)
+            if held is None or held[0] != plan.generations[row]:
+                raise IntegrityError("a row names a request that is not in its slot", found=slot)
+            occupant = held[1]
+            if len(occupant.tokens) < computed + plan.num_new[row] - len(given):
+                # The request was preempted or ended while this step was in flight.
+                raise IntegrityError("a row has tokens that were never known", found=slot)
+            self._attend(slot, occupant, computed, int(plan.num_new[row]), given)
+            parts += self._score(row, occupant, computed, int(plan.num_new[row]))
+            new = self._sample(occupant, given) if plan.wants_logits[row] else []
+            tokens.append(new)
+            accepted.append(max(len(new) - 1, 0))
+            drafts.append(self._draft(occupant, plan.drafts_wanted) if new else [])
+            if (plan.step_id, row) in self.fail_rows:
+                errors[row] = self.fail_rows[plan.step_id, row]
+        ids, offsets = _ragged(tokens)
+        draft_ids, draft_offsets = _ragged(drafts)
+        logprobs, logprob_tokens = self._logprobs(plan, tokens)
+        return StepResult(
+            step_id=plan.step_id,
+            slots=plan.slots,
+            generations=plan.generations,
+            token_offsets=offsets,
+            token_ids=ids,
+            accepted=np.array(accepted, np.int32),
+            draft_offsets=draft_offsets,
+            draft_ids=draft_ids,
+            logprobs=logprobs,
+            logprob_tokens=logprob_tokens,
+            prompt_logprobs=tuple(parts),
+            errors=errors,
+            invalid_pages=np.array(self.lose_pages.get(plan.step_id, ()), np.int32),
+        )
+
+    def _attend(
+        self, slot: int, occupant: _Occupant, computed: int, new: int, drafts: list[int]
+    ) -> None:
+        """Check what lies in the cache, then write this step's tokens."""
+        size = self._page_tokens
+        prints = list(occupant.prints[: computed + new - len(drafts) + 1])
+        for token in drafts:
+            prints.append(fingerprint(prints[-1], token))
+        for group, table in enumerate(self._tables[slot]):
+            if len(table) * size < computed + new or len(table) > self._max_pages:
+                raise IntegrityError("a row has the wrong number of pages", found=len(table))
+            if 0 in table:
+                raise IntegrityError("a row would write to the null page", found=slot)
+            for position in range(computed):
+                found = self._cache[table[position // size], group, position % size]
+                if found != prints[position + 1]:
+                    raise IntegrityError(
+                        f"the cache of {occupant.request.request_id} is wrong at {position}",
+                        expected=prints[position + 1],
+                        found=int(found),
+                    )
+            for position in range(computed, computed + new):
+                page = table[position // size]
+                self._cache[page, group, position % size] = prints[position + 1]
+
+    def _sample(self, occupant: _Occupant, drafts: list[int]) -> list[int]:
+        """The true tokens, as long as the drafts agree with them, and one more."""
+        new: list[int] = []
+        for number in range(len(drafts) + 1):
+            position = len(occupant.tokens)
+            token = self.script(occupant.request, position, occupant.prints[-1])
+            occupant.push(token)
+            new.append(token)
+            if number == len(drafts) or drafts[number] != token:
+                break
+        return new
+
+    def _draft(self, occupant: _Occupant, wanted: int) -> list[int]:
+        if not self.drafter or not wanted:
+            return []
+        return list(self.drafter(occupant.request, occupant.tokens, wanted))[:wanted]
+
+    def _score(
+        self, row: int, occupant: _Occupant, computed: int, new: int
+    ) -> list[PromptLogprobs]:
+        """Log-probability of prompt position p is -p / 100, so that a test can tell them."""
+        request = occupant.request
+        if request.sampling is None or request.sampling.prompt_logprobs is None:
+            return []
+        first = max(computed + 1, request.prompt_logprobs_from)
+        positions = range(first, min(computed + new + 1, request.num_prompt))
+        if not positions:
+            return []
+        ids = [occupant.tokens[p] for p in positions]
+        return [PromptLogprobs(row=row, start=first, logprobs=_flat(ids, [-p for p in positions]))]
+
+    def _logprobs(
+        self, plan: StepPlan, tokens: list[list[int]]
+    ) -> tuple[Logprobs | None, np.ndarray[Any, np.dtype[np.int32]]]:
+        """Log-probability of the token at position p is -p / 100."""
+        ids, values, wanted, place = [], [], [], 0
+        for row, new in enumerate(tokens):
+            occupant = self._occupants[int(plan.slots[row])][1]
+            sampling = occupant.request.sampling
+            if sampling is not None and sampling.logprobs is not None:
+                ids += new
+                start = len(occupant.tokens) - len(new)
+                values += [-(start + k) for k in range(len(new))]
+                wanted += [place + k for k in range(len(new))]
+            place += len(new)
+        if not wanted:
+            return None, np.zeros(0, np.int32)
+        return _flat(ids, values), np.array(wanted, np.int32)
+
+
+def _ragged(rows: list[list[int]]) -> tuple[Any, Any]:
+    offsets = np.zeros(len(rows) + 1, np.int32)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    return np.array([x for row in rows for x in row], np.int32), offsets
+
+
+def _flat(ids: list[int], hundredths: list[int]) -> Logprobs:
+    return Logprobs(
+        offsets=np.arange(len(ids) + 1, dtype=np.int32),
+        ids=np.array(ids, np.int32),
+        values=np.array(hundredths, np.float32) / np.float32(100),
+        ranks=np.ones(len(ids), np.int32),
+    )

@@ -1,0 +1,33 @@
+"""What a scripted runner says: functions of a request, a position and the tokens before it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from framework.contracts.step import AdmittedRequest
+
+Script = Callable[[AdmittedRequest, int, int], int]
+Drafter = Callable[[AdmittedRequest, Sequence[int], int], Sequence[int]]
+
+_MASK = (1 << 63) - 1
+
+
+def fingerprint(before: int, token: int) -> int:
+    """Fingerprint of a sequence, from that of all but its last token."""
+    return (before * 6364136223846793005 + (token + 1) * 1442695040888963407) & _MASK
+
+
+def by_fingerprint(vocab_size: int) -> Script:
+    """Tokens that depend on everything before them."""
+    return lambda request, position, before: (before >> 17) % vocab_size
+
+
+def from_outputs(outputs: Mapping[str, Sequence[int]], default: int = 0) -> Script:
+    """Given outputs by request id; after their end `default`."""
+
+    def script(request: AdmittedRequest, position: int, before: int) -> int:
+        given = outputs[request.request_id]
+        index = position - request.num_prompt
+        return given[index] if index < len(given) else default
+
+    return script
