@@ -25,6 +25,9 @@ class ThingQuery(Query):
     size: int = versioned(since="1.0")
     colour: str = versioned(since="1.1", neutral="grey")
 
+def default_query():
+    return ThingQuery(size=5)
+
 class Thing(Contract):
     kind = "thing"
     @abstractmethod

@@ -88,3 +88,24 @@ def test_errors_are_one_message_without_a_trace(run, arguments, env, message):
     assert ended.returncode == 1
     assert message in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_explain_asks_the_default_query(house, monkeypatch):
+    """For a kind with a query the table shows all answers; a choice that fails is status 1."""
+    from typer.testing import CliRunner
+
+    from framework.cli.app import build_app
+
+    house.thing("small", "d1", limit=1, rank=9)
+    house.thing("large", "d2", limit=100)
+    monkeypatch.setattr("framework.cli.explain.registry_of", lambda context: house.registry())
+    ended = CliRunner().invoke(build_app(), ["explain", "thing", "--json"])
+    table = json.loads(ended.stdout)
+    assert [(row["name"], row["verdict"]) for row in table["candidates"]] == [
+        ("small", "rejected"),
+        ("large", "chosen"),
+    ]
+    assert table["candidates"][0]["rejections"][0]["code"] == "size"
+    ended = CliRunner().invoke(build_app(), ["explain", "thing", "--choice", "small"])
+    assert ended.exit_code == 1
+    assert "chosen thing 'small' cannot serve: size=5, needs at most 1" in ended.output
