@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+
+from framework.errors import ConfigError, PluginError
+from framework.plugins.options import parse_option
+
+
+def states(registry, kind):
+    return {r.key.partition(":")[2]: r.state.value for r in registry.records(kind)}
+
+
+def test_registration_can_be_closed(house):
+    """A class of this process is there until its handle is closed, twice if need be."""
+    registry = house.registry()
+    from thing_contract import Extra
+
+    class Mine(Extra):
+        pass
+
+    with registry.register("extra", "mine", Mine, "me") as handle:
+        assert registry.load("extra", "mine") is Mine
+        with pytest.raises(PluginError, match="registered already"):
+            registry.register("extra", "mine", Mine, "me")
+    assert handle.closed
+    handle.close()
+    assert registry.records("extra") == []
+
+
+def test_registration_checks_class_and_deny_list(house):
+    """The wrong class is refused at once, and a denied name stays denied."""
+    registry = house.registry({"FRAMEWORK_PLUGINS_DENY": "mine"})
+    from thing_contract import Extra
+
+    with pytest.raises(PluginError, match="does not fulfil"):
+        registry.register("thing", "mine", Extra, "me")
+    registry.register("extra", "mine", Extra, "me")
+    assert states(registry, "extra") == {"mine@me": "denied"}
+
+
+def test_a_transaction_takes_back_what_an_error_interrupts(house):
+    """After an error nothing of the transaction is left; what was there before stays."""
+    registry = house.registry()
+    from thing_contract import Extra
+
+    registry.register("extra", "before", Extra, "me")
+
+    def interrupted():
+        with registry.transaction():
+            registry.register("extra", "outer", Extra, "me")
+            with registry.transaction():
+                registry.register("extra", "inner", Extra, "me")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert states(registry, "extra") == {"before@me": "loaded"}
+    with registry.transaction():
+        registry.register("extra", "kept", Extra, "me")
+    assert states(registry, "extra") == {"before@me": "loaded", "kept@me": "loaded"}
+
+
+def test_a_failed_import_takes_back_what_it_registered(house):
+    """A plugin that registers and then fails leaves nothing behind."""
+    code = (
+        "import thing_contract as t\nt.registry.register('extra', 'x', t.Extra, 'dist')\n"
+        "raise RuntimeError('boom')"
+    )
+    house.add("dist", {"things t": "T"}, code)
+    registry = house.registry()
+    import thing_contract
+
+    thing_contract.registry = registry
+    with pytest.raises(PluginError, match="boom"):
+        registry.load("thing", "t")
+    assert registry.records("extra") == []
+
+
+OPTIONS = """
+from pydantic import BaseModel, SecretStr
+from thing_contract import Extra
+class E(Extra):
+    class Options(BaseModel):
+        depth: int = 3
+        token: SecretStr = SecretStr("")
+"""
+
+
+def test_options_are_validated_and_given_to_the_constructor(house):
+    """Texts are converted by the plugin's model, and defaults fill the rest."""
+    house.add("d", {"extras e": "E"}, OPTIONS)
+    registry = house.registry({"FRAMEWORK_PLUGINS": "e"}, options={"extra": {"e": {"depth": "7"}}})
+    options = registry.create("extra", "e").options
+    assert options.depth == 7
+    assert house.registry({"FRAMEWORK_PLUGINS": "e"}).create("extra", "e").options.depth == 3
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dept": 1}, r"has no option 'dept' \(did you mean 'depth'\?\)"),
+        ({"depth": "deep"}, "depth: Input should be a valid integer"),
+        ({"token": ["hush"]}, "token: "),
+    ],
+)
+def test_wrong_options_are_an_error_without_values(house, given, message):
+    """An unknown key gets near matches; a value, which may be a secret, is not repeated."""
+    house.add("d", {"extras e": "E"}, OPTIONS)
+    registry = house.registry({"FRAMEWORK_PLUGINS": "e"}, options={"extra": {"e": given}})
+    with pytest.raises(PluginError, match=message) as caught:
+        registry.create("extra", "e")
+    assert "hush" not in str(caught.value)
+
+
+def test_options_for_nobody_are_an_error(house, extra_code):
+    """Options of an unknown plugin or kind, or of one that takes none, are refused."""
+    house.add("d", {"extras e": "E"}, extra_code)
+    env = {"FRAMEWORK_PLUGINS": "e"}
+    with pytest.raises(PluginError, match="option of unknown plugin extra:ee"):
+        house.registry(env, options={"extra": {"ee": {}}}).check()
+    with pytest.raises(PluginError, match=r"option of unknown kind 'extr'.*'extra'"):
+        house.registry(env, options={"extr": {"e": {}}}).check()
+    with pytest.raises(PluginError, match="takes no options"):
+        house.registry(env, options={"extra": {"e": {"x": 1}}}).create("extra", "e")
+
+
+def test_option_texts():
+    """kind.name.key=value is read into its parts; another form is an error."""
+    assert parse_option(" model.m.a.b = x=y") == ("model", "m", "a.b", " x=y")
+    for text in ("model.m=3", "model.m.key", ".m.key=3", ""):
+        with pytest.raises(ConfigError, match="not understood"):
+            parse_option(text)
