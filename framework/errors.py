@@ -52,6 +52,16 @@ class InputError(FrameworkError, ValueError):
         super().__init__(message, expected=expected, found=found, mend=mend)
         self.parameter = parameter
 
+    def within(self, place: str) -> InputError:
+        """The same error, told to have happened at `place`."""
+        return InputError(
+            f"{place}: {self.message}",
+            parameter=self.parameter,
+            expected=self.expected,
+            found=self.found,
+            mend=self.mend,
+        )
+
 
 class ConfigError(FrameworkError, ValueError):
     """The configuration cannot be used."""

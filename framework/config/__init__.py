@@ -1,1 +1,1 @@
-"""."""
+"""Configuration: sections with defaults, and where each value comes from."""

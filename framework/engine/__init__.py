@@ -1,1 +1,1 @@
-"""."""
+"""The front end: requests in, text out."""

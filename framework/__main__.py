@@ -1,0 +1,5 @@
+"""`python -m framework`."""
+
+from framework.cli import main
+
+main()

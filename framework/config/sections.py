@@ -1,0 +1,108 @@
+"""The configuration of an engine, in sections.  Field names are unique over all sections,
+so that keywords and flags name a field without its section."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from framework.errors import ConfigError
+
+
+class Section(BaseModel):
+    """Frozen; an unknown field is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+
+class ModelConfig(Section):
+    """model: alias, folder, file or hub id.  tokenizer: the same, None: the model's own.
+    dtype: "auto" or a name such as "float32".  seed: of the engine; requests without their
+    own seed get one derived from it.  max_model_len: longest sequence in tokens, None: what
+    model and cache allow.  token: for the hub.  chat_template: its text or a file.
+    load_format: "auto", "dummy" for weights made up from the seed, or a loader's name."""
+
+    model: str = Field(min_length=1)
+    tokenizer: str | None = Field(default=None, min_length=1)
+    dtype: str = Field(default="auto", min_length=1)
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63)
+    max_model_len: int | None = Field(default=None, ge=1)
+    revision: str | None = None
+    token: SecretStr | None = None
+    trust_remote_code: bool = False
+    chat_template: str | None = None
+    load_format: str = "auto"
+    quantization: str | None = None
+
+    def template_text(self) -> str | None:
+        """The chat template itself, read from its file if a file is meant."""
+        template = self.chat_template
+        if template is None or "\n" in template or "{" in template:
+            return template
+        try:
+            return Path(template).read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"chat_template cannot be read: {error}",
+                expected="a Jinja template, or the path of a file that holds one",
+                found=repr(template),
+            ) from error
+
+
+class CacheConfig(Section):
+    """kv_cache_memory_bytes: None leaves it to the platform.  page_size: tokens per page,
+    None leaves it to the attention backend."""
+
+    kv_cache_memory_bytes: int | None = Field(default=None, ge=1)
+    page_size: int | None = Field(default=None, ge=1)
+    enable_prefix_caching: bool = True
+
+
+class SchedulerConfig(Section):
+    """max_num_seqs: most requests that run at one time.  max_num_batched_tokens: most tokens
+    of one step.  scheduling_policy: name of a plugin.  loop_depth: steps in flight."""
+
+    max_num_seqs: int = Field(default=256, ge=1, le=2**20)
+    max_num_batched_tokens: int = Field(default=2048, ge=1, le=2**30)
+    enable_chunked_prefill: bool = True
+    scheduling_policy: str = "fcfs"
+    loop_depth: int = Field(default=1, ge=1, le=2)
+
+
+class ExecutionConfig(Section):
+    """executor, platform, attention_backend: names of plugins; None lets selection choose.
+    logprobs_mode: what log-probabilities are taken of."""
+
+    executor: str = "in_process"
+    platform: str | None = None
+    attention_backend: str | None = None
+    tensor_parallel_size: int = Field(default=1, ge=1)
+    enforce_eager: bool = False
+    logprobs_mode: Literal[
+        "raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits"
+    ] = "raw_logprobs"
+
+
+class PluginConfig(Section):
+    """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
+    plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
+    logits_processors, scheduler_participants: names of plugins to activate, in order.
+    no_plugins: only first-party plugins."""
+
+    plugins: dict[str, str] = Field(default_factory=dict)
+    plugin_options: dict[str, Any] = Field(default_factory=dict)
+    logits_processors: tuple[str, ...] = ()
+    scheduler_participants: tuple[str, ...] = ()
+    no_plugins: bool = False
+
+
+class EngineConfig(Section):
+    """All sections."""
+
+    model: ModelConfig
+    cache: CacheConfig = Field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = Field(default_factory=SchedulerConfig)
+    execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+    plugin: PluginConfig = Field(default_factory=PluginConfig)

@@ -1,0 +1,215 @@
+"""Puts an engine together: plugins, model, tokenizer, runner, core, front end."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from framework.config.plugin_options import nested_options
+from framework.contracts.model_runner import RunnerContext
+from framework.engine.client import InProcessClient
+from framework.engine.inputs import InputProcessor, end_of_sequence_ids
+from framework.engine.model_files import find_model, guarded, load_tokenizer
+from framework.errors import PluginError, UnsupportedError
+from framework.plugins.hooks import build_hooks
+from framework.plugins.policy import Policy
+from framework.plugins.registry import PluginRegistry
+
+if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
+    from framework.contracts.executor import Executor
+    from framework.contracts.logits_processor import LogitsProcessor
+    from framework.contracts.model_source import ModelFiles
+    from framework.contracts.participant import SchedulerParticipant
+    from framework.contracts.scheduling_policy import SchedulingPolicy
+    from framework.contracts.step import RunnerInfo
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.core.engine_core import EngineCore
+
+log = logging.getLogger("framework")
+
+INSTALL = 'pip install "framework[default]"'
+_NEEDED = ("model_source", "weight_loader", "tokenizer", "executor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """The parts of a running engine.  notes: the start-up lines."""
+
+    config: EngineConfig
+    registry: PluginRegistry
+    model: ModelFiles
+    tokenizer: Tokenizer
+    inputs: InputProcessor
+    client: InProcessClient
+    notes: tuple[str, ...]
+
+
+def build_registry(config: EngineConfig) -> PluginRegistry:
+    """The plugins that this configuration may use.
+
+    Raises PluginError with the line to install when there is nothing that could run a model.
+    """
+    plugin = config.plugin
+    registry = PluginRegistry(
+        policy=Policy.from_env(os.environ, no_plugins=plugin.no_plugins),
+        ad_hoc=plugin.plugins,
+        options=nested_options(plugin.plugin_options),
+    )
+    registry.check()
+    missing = [kind for kind in _NEEDED if not registry.records(kind)]
+    if missing:
+        raise PluginError(
+            "only the core is installed; it cannot run a model by itself",
+            expected=f"plugins of the kinds {', '.join(_NEEDED)}",
+            found=f"none of {', '.join(missing)}",
+            mend=INSTALL,
+        )
+    return registry
+
+
+def build_engine(config: EngineConfig) -> Engine:
+    """Everything from plugins to a bound cache.  On an error nothing is left running."""
+    _refuse_unsupported(config)
+    with ExitStack() as undo:
+        with _phase("plugins"):
+            registry = build_registry(config)
+            hooks = build_hooks(registry)
+            processors = _processors(registry, config)
+            participants = _participants(registry, config)
+            policy = registry.create(
+                "scheduling_policy", config.scheduler.scheduling_policy, named=True
+            )
+        with _phase("model files"):
+            model = find_model(registry, config.model)
+        with _phase("tokenizer"):
+            tokenizer = load_tokenizer(registry, config.model, model)
+        with _phase("weights"):
+            record = registry.find("executor", config.execution.executor, named=True)
+            executor = cast("Executor", registry.create_record(record))
+            undo.callback(executor.close)
+            context = _context(config, registry, model, tuple(processors))
+            with guarded(record, f"loading model {model.name!r}"):
+                info = executor.load(context)
+        with _phase("engine core"), guarded(record, "making the cache"):
+            core = _core(
+                config, executor, info, model, cast("SchedulingPolicy", policy), participants
+            )
+        inputs = InputProcessor(
+            tokenizer,
+            vocab_size=core.vocab_size,
+            max_model_len=core.max_model_len,
+            eos_ids=end_of_sequence_ids(tokenizer, model.generation_config, model.config),
+            seed=config.model.seed,
+            logits_processors=processors,
+            participants=participants,
+        )
+        client = InProcessClient(core, tokenizer, hooks)
+        undo.pop_all()
+    notes = (*info.notes, f"max_model_len {core.max_model_len}")
+    for note in notes:
+        log.info("%s", note)
+    client.started(notes)
+    return Engine(
+        config=config,
+        registry=registry,
+        model=model,
+        tokenizer=tokenizer,
+        inputs=inputs,
+        client=client,
+        notes=notes,
+    )
+
+
+def _refuse_unsupported(config: EngineConfig) -> None:
+    size = config.execution.tensor_parallel_size
+    if size != 1:
+        raise UnsupportedError(
+            "tensor parallelism is not supported by this release",
+            expected="tensor_parallel_size=1",
+            found=size,
+        )
+    if config.model.quantization is not None:
+        raise UnsupportedError(
+            "quantization methods are not supported by this release; quantized GGUF files are",
+            expected="quantization=None",
+            found=config.model.quantization,
+        )
+
+
+def _processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, LogitsProcessor]:
+    made = registry.create_activated("logits_processor", config.plugin.logits_processors)
+    return {record.name: cast("LogitsProcessor", instance) for record, instance in made}
+
+
+def _participants(
+    registry: PluginRegistry, config: EngineConfig
+) -> dict[str, SchedulerParticipant]:
+    made = registry.create_activated("scheduler_participant", config.plugin.scheduler_participants)
+    return {record.name: cast("SchedulerParticipant", instance) for record, instance in made}
+
+
+def _context(
+    config: EngineConfig,
+    registry: PluginRegistry,
+    model: ModelFiles,
+    logits_processors: tuple[str, ...],
+) -> RunnerContext:
+    choices = {
+        "platform": config.execution.platform,
+        "attention_backend": config.execution.attention_backend,
+    }
+    return RunnerContext(
+        model=model,
+        registry=registry,
+        dtype=config.model.dtype,
+        max_slots=config.scheduler.max_num_seqs,
+        max_step_tokens=config.scheduler.max_num_batched_tokens,
+        max_model_len=config.model.max_model_len,
+        page_tokens=config.cache.page_size,
+        cache_bytes=config.cache.kv_cache_memory_bytes,
+        load_format=config.model.load_format,
+        seed=config.model.seed,
+        logprobs_mode=config.execution.logprobs_mode,
+        choices={kind: name for kind, name in choices.items() if name is not None},
+        logits_processors=logits_processors,
+        progress=sys.stderr.isatty(),
+    )
+
+
+def _core(
+    config: EngineConfig,
+    executor: Executor,
+    info: RunnerInfo,
+    model: ModelFiles,
+    policy: SchedulingPolicy,
+    participants: Mapping[str, SchedulerParticipant],
+) -> EngineCore:
+    from framework.core.config import CoreConfig
+    from framework.core.engine_core import EngineCore
+
+    settings = CoreConfig(
+        max_num_seqs=config.scheduler.max_num_seqs,
+        max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
+        max_model_len=config.model.max_model_len,
+        page_tokens=config.cache.page_size,
+        loop_depth=config.scheduler.loop_depth,
+        enable_prefix_caching=config.cache.enable_prefix_caching,
+        enable_chunked_prefill=config.scheduler.enable_chunked_prefill,
+        identity=f"{model.identity}:{config.model.dtype}",
+    )
+    return EngineCore(executor, info, settings, policy=policy, participants=participants)
+
+
+@contextmanager
+def _phase(name: str) -> Iterator[None]:
+    """Log how long a phase of the start took."""
+    start = time.perf_counter()
+    yield
+    log.info("%s ready in %.2f s", name, time.perf_counter() - start)

@@ -1,0 +1,281 @@
+"""From what a user asked to what the engine core takes: tokenized, validated, fanned out.
+
+Everything that can be wrong with a request is found here, before anything runs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from framework.contracts.messages import EngineInput
+from framework.contracts.sampling import SamplingParams
+from framework.engine.prompts import ParsedPrompt, parse_prompt
+from framework.errors import InputError, UnsupportedError
+from framework.plugins.near import did_you_mean
+
+if TYPE_CHECKING:
+    from framework.contracts.logits_processor import LogitsProcessor
+    from framework.contracts.tokenizer import Tokenizer
+
+_UINT64 = 2**64 - 1
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreparedRequest:
+    """One request, ready for the core.
+
+    prompt: its text, if text was given.  inputs: one per output, in order of index.
+    eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.
+    arrival_time: Unix time, seconds.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    sampling: SamplingParams
+    inputs: tuple[EngineInput, ...]
+    eos_ids: frozenset[int]
+    arrival_time: float
+
+
+class InputProcessor:
+    """Makes PreparedRequests.
+
+    eos_ids: end-of-sequence ids of model and tokenizer.  seed: of the engine; requests
+    without their own get one derived from it and their number.
+    logits_processors: the active ones by name; each may refuse a request.
+    participants: names of the active ones.  Arguments in `SamplingParams.extra_args` must
+    be for one of these names.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        *,
+        vocab_size: int,
+        max_model_len: int,
+        eos_ids: Iterable[int] = (),
+        seed: int = 0,
+        logits_processors: Mapping[str, LogitsProcessor] | None = None,
+        participants: Iterable[str] = (),
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._vocab_size = vocab_size
+        self._max_model_len = max_model_len
+        self._eos_ids = frozenset(eos_ids)
+        self._seed = seed & _UINT64
+        self._processors = dict(logits_processors or {})
+        self._extras = frozenset({*self._processors, *participants})
+        self._number = 0
+
+    def process(self, prompt: object, sampling: object, *, priority: object = 0) -> PreparedRequest:
+        """Raises InputError or UnsupportedError, with the reason, and has then no effect."""
+        arrival = time.time()
+        if not isinstance(sampling, SamplingParams):
+            raise _bad("sampling_params", "SamplingParams", sampling)
+        self._check_sampling(sampling)
+        parsed = parse_prompt(prompt)
+        ids = self._ids(parsed, sampling)
+        number = self._number
+        first = EngineInput(
+            request_id=str(number),
+            client_id=str(number),
+            tokens=np.asarray(ids, np.int32),
+            sampling=sampling,
+            seed=self._request_seed(sampling, number),
+            max_total=self._max_total(len(ids), sampling),
+            stop_ids=self._stop_ids(sampling),
+            bad_words=self._bad_words(sampling),
+            priority=_priority(priority),
+            salt=parsed.salt,
+            extras=self._encode_extras(sampling),
+        )
+        self._number += 1
+        return PreparedRequest(
+            request_id=first.client_id,
+            prompt=parsed.text,
+            prompt_token_ids=ids,
+            sampling=sampling,
+            inputs=fan_out(first),
+            eos_ids=frozenset() if sampling.ignore_eos else self._eos_ids,
+            arrival_time=arrival,
+        )
+
+    def _check_sampling(self, sampling: SamplingParams) -> None:
+        sampling.check(self._vocab_size)
+        if sampling.structured_outputs is not None:
+            raise UnsupportedError(
+                "structured_outputs is not supported: no structured-output backend is installed",
+                expected="structured_outputs=None",
+                found=f"structured_outputs={sampling.structured_outputs!r:.80}",
+            )
+        if sampling.stop_strings and not sampling.detokenize:
+            raise _bad("stop", "no stop strings with detokenize=False", sampling.stop)
+        for name in sampling.extra_args or {}:
+            if name not in self._extras:
+                known = ", ".join(sorted(self._extras)) or "none"
+                raise InputError(
+                    f"extra_args names {name!r}, which is not active"
+                    f"{did_you_mean(str(name), self._extras)}",
+                    parameter="extra_args",
+                    expected=f"names of active plugins: {known}",
+                    found=repr(name),
+                    mend="activate the plugin, for instance LLM(logits_processors=[NAME])",
+                )
+        for processor in self._processors.values():
+            processor.validate(sampling)
+
+    def _ids(self, parsed: ParsedPrompt, sampling: SamplingParams) -> list[int]:
+        keep = sampling.truncate_prompt_tokens
+        ids = parsed.ids
+        if ids is None:
+            text = parsed.text or ""
+            if keep is None:
+                self._check_text(text)
+            ids = self._tokenizer.encode(text)
+        if keep is not None:
+            ids = ids[-keep:]
+        if not ids:
+            raise InputError(
+                "the prompt is empty",
+                parameter="prompt",
+                expected="at least one token",
+                found="none",
+            )
+        largest = max(ids)
+        if largest >= self._vocab_size:
+            raise InputError(
+                f"token id {largest} is out of range",
+                parameter="prompt",
+                expected=f"ids in [0, {self._vocab_size})",
+                found=f"{largest} at position {ids.index(largest)}",
+            )
+        return ids
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """Bytes of the longest token."""
+        tokenizer = self._tokenizer
+        return max((len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)), default=1)
+
+    def _check_text(self, text: str) -> None:
+        """Refuse a text that cannot fit, without the price of tokenizing it.
+
+        A text of c characters has at least c bytes, so at least c / longest token tokens.
+        """
+        if len(text) > 8 * self._max_model_len and (
+            len(text) > max(1, self._longest_token) * self._max_model_len
+        ):
+            least = len(text) // max(1, self._longest_token)
+            raise self._too_long(f"{len(text)} characters, at least {least} tokens")
+
+    def _too_long(self, found: str) -> InputError:
+        return InputError(
+            "the prompt is too long",
+            parameter="prompt",
+            expected=f"prompt and one output token within max_model_len={self._max_model_len}",
+            found=found,
+            mend="shorten the prompt, or set truncate_prompt_tokens to keep only its end",
+        )
+
+    def _max_total(self, prompt: int, sampling: SamplingParams) -> int:
+        room = self._max_model_len - prompt
+        wanted = sampling.max_tokens
+        if room < (0 if wanted == 0 else 1):
+            raise self._too_long(f"{prompt} tokens")
+        return prompt + (room if wanted is None else min(wanted, room))
+
+    def _stop_ids(self, sampling: SamplingParams) -> tuple[int, ...]:
+        eos = () if sampling.ignore_eos else self._eos_ids
+        inside = {token for token in eos if 0 <= token < self._vocab_size}
+        return tuple(sorted(inside | set(sampling.stop_token_ids or ())))
+
+    def _bad_words(self, sampling: SamplingParams) -> tuple[tuple[int, ...], ...]:
+        """A word is banned as it stands, and at the start of a text and after a space."""
+        found: dict[tuple[int, ...], None] = {}
+        for word in sampling.bad_words or ():
+            bare = word.lstrip(" ")
+            for text in (word, bare, f" {bare}"):
+                ids = tuple(self._tokenizer.encode(text, add_special_tokens=False)) if text else ()
+                if ids and max(ids) < self._vocab_size:
+                    found[ids] = None
+        return tuple(found)
+
+    def _request_seed(self, sampling: SamplingParams, number: int) -> int:
+        from framework.core.random import derive_seed
+
+        if sampling.seed is not None:
+            return sampling.seed & _UINT64
+        return derive_seed(self._seed, number)
+
+    def _encode_extras(self, sampling: SamplingParams) -> dict[str, bytes]:
+        import msgspec
+
+        extras = {}
+        for name, arguments in (sampling.extra_args or {}).items():
+            try:
+                extras[name] = msgspec.msgpack.encode(arguments)
+            except (TypeError, ValueError, OverflowError, RecursionError) as error:
+                raise InputError(
+                    f"extra_args[{name!r}] cannot be sent to the engine: {error}",
+                    parameter="extra_args",
+                    expected="numbers, strings, lists and mappings",
+                    found=f"{arguments!r:.80}",
+                ) from error
+        return extras
+
+
+def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
+    """One input per output of a processed request.
+
+    Output 0 keeps the seed, so that n changes nothing for it; prompt log-probabilities are
+    computed once.
+    """
+    from framework.core.random import derive_seed
+
+    sampling = request.sampling
+    if sampling.n == 1:
+        return (request,)
+    spared: dict[str, Any] = {} if sampling.max_tokens == 0 else {"prompt_logprobs": None}
+    own, other = sampling.replace(n=1), sampling.replace(n=1, **spared)
+    return tuple(
+        replace(
+            request,
+            request_id=f"{request.request_id}.{index}",
+            sampling=own if index == 0 else other,
+            seed=request.seed if index == 0 else derive_seed(request.seed, index),
+        )
+        for index in range(sampling.n)
+    )
+
+
+def end_of_sequence_ids(
+    tokenizer: Tokenizer, generation_config: Mapping[str, Any], config: Mapping[str, Any]
+) -> frozenset[int]:
+    """All ids that end a text: of the tokenizer, and of the generation configuration or
+    else the model's."""
+    named = generation_config.get("eos_token_id")
+    if named is None:
+        named = config.get("eos_token_id")
+    listed: Sequence[Any] = named if isinstance(named, list | tuple) else [named]
+    model = {i for i in listed if isinstance(i, int) and not isinstance(i, bool)}
+    return frozenset(model | set(tokenizer.eos_ids))
+
+
+def _priority(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not -_INT64 <= value < _INT64:
+        raise _bad("priority", "a 64-bit integer, lower first", value)
+    return value
+
+
+def _bad(parameter: str, expected: str, found: object) -> InputError:
+    return InputError(
+        f"{parameter} is invalid", parameter=parameter, expected=expected, found=repr(found)
+    )

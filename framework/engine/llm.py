@@ -1,0 +1,297 @@
+"""`LLM`: a model in this process, for programs that wait for their answers."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from framework.contracts.sampling import OutputKind, SamplingParams
+from framework.engine.arguments import conversations, per_prompt
+from framework.engine.build import build_engine
+from framework.engine.defaults import default_sampling
+from framework.engine.progress import GenerationProgress
+from framework.engine.prompts import Prompt, split_prompts
+from framework.errors import InputError, UnsupportedError
+
+if TYPE_CHECKING:
+    from framework.config.resolve import Resolved
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.engine.inputs import PreparedRequest
+    from framework.engine.outputs import RequestOutput
+
+Message = Mapping[str, Any]
+
+
+class LLMOptions(TypedDict, total=False):
+    """Options of `LLM` beside the model; framework/config/sections.py has their meaning."""
+
+    tokenizer: str | os.PathLike[str] | None
+    dtype: str
+    seed: int
+    max_model_len: int | None
+    revision: str | None
+    token: str | None
+    trust_remote_code: bool
+    chat_template: str | None
+    load_format: str
+    quantization: str | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    kv_cache_memory_bytes: int | None
+    page_size: int | None
+    enable_prefix_caching: bool
+    enable_chunked_prefill: bool
+    scheduling_policy: str
+    loop_depth: int
+    executor: str
+    platform: str | None
+    attention_backend: str | None
+    tensor_parallel_size: int
+    enforce_eager: bool
+    logprobs_mode: str
+    plugins: Mapping[str, str]
+    plugin_options: Mapping[str, Any]
+    logits_processors: Sequence[str]
+    scheduler_participants: Sequence[str]
+    no_plugins: bool
+
+
+class LLM:
+    """Loads a model and generates text.
+
+    model: an alias ("demo"), a folder or file on this machine, or a hub id.
+    options: see LLMOptions; an unknown one is an error with near matches.  Options that are
+    not given come from `FRAMEWORK_<SECTION>__<FIELD>` in the environment, else from their
+    defaults; `provenance` tells which.
+
+    Raises ConfigError, PluginError, ModelError or UnsupportedError.  Methods may be called
+    from several threads; they take turns.  Use it as a context manager, or call `close`.
+    """
+
+    def __init__(self, model: str | os.PathLike[str], **options: Unpack[LLMOptions]) -> None:
+        resolved = _resolve(model, dict(options))
+        self.config = resolved.config
+        self.provenance = resolved.provenance
+        self._template = self.config.model.template_text()
+        self._lock = threading.RLock()
+        self._engine = build_engine(self.config)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        priority: int | Sequence[int] | None = None,
+        use_tqdm: bool = True,
+        lora_request: object | None = None,
+    ) -> list[RequestOutput]:
+        """One output per prompt, in the order of the prompts.
+
+        sampling_params: one for all, one per prompt, or None for those that the model
+        recommends; their output_kind is taken as FINAL_ONLY.  priority: lower first, one for
+        all or one per prompt; heeded by the policy "priority".  use_tqdm: show progress on a
+        terminal.
+
+        An invalid prompt or parameter raises InputError (UnsupportedError for what this
+        engine cannot do) before anything of this call runs.  A request that fails in the
+        engine does not raise: its outputs have finish_reason "error" and the sentence in
+        stop_reason; the others go on.  Ctrl-C ends the requests of this call.
+        """
+        _refuse_adapter(lora_request)
+        items = split_prompts(prompts)
+        with self._lock:
+            requests = self._prepare(items, sampling_params, priority)
+            return self._run(requests, show=use_tqdm)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        priority: int | Sequence[int] | None = None,
+        use_tqdm: bool = True,
+        lora_request: object | None = None,
+    ) -> list[RequestOutput]:
+        """Answer one conversation or several; see `generate` and `render_chat`."""
+        _refuse_adapter(lora_request)
+        with self._lock:
+            prompts = [
+                self.render_chat(
+                    conversation,
+                    tools=tools,
+                    chat_template=chat_template,
+                    chat_template_kwargs=chat_template_kwargs,
+                    add_generation_prompt=add_generation_prompt,
+                    continue_final_message=continue_final_message,
+                )
+                for conversation in conversations(messages)
+            ]
+            requests = self._prepare(prompts, sampling_params, priority)
+            return self._run(requests, show=use_tqdm)
+
+    def stream(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        priority: int = 0,
+    ) -> Iterator[RequestOutput]:
+        """Outputs of one prompt as they come, each with what is new (OutputKind.DELTA).
+
+        Validates at once, as `generate` does; runs as the iterator is advanced.  Closing the
+        iterator ends the request.  Raises EngineDeadError if the engine stops.
+        """
+        with self._lock:
+            params = sampling_params or self.get_default_sampling_params()
+            request = self._prepare_one(prompt, params, priority, OutputKind.DELTA)
+        return self._stream(request)
+
+    def render_chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
+        """A conversation as a prompt: its token ids and, to show, its text.
+
+        options: tools, chat_template (default: the one given to LLM, else the model's),
+        chat_template_kwargs, add_generation_prompt, continue_final_message.  Raises
+        InputError for a bad conversation, a template that fails, or a model without one.
+        """
+        if options.get("add_generation_prompt", True) and options.get("continue_final_message"):
+            raise InputError(
+                "add_generation_prompt and continue_final_message exclude each other",
+                parameter="continue_final_message",
+                expected="one of them",
+                found="both",
+                mend="pass add_generation_prompt=False",
+            )
+        if options.get("chat_template") is None:
+            options["chat_template"] = self._template
+        tokenizer = self._engine.tokenizer
+        with self._lock:
+            ids = tokenizer.render_chat(messages, **options)
+            text = tokenizer.decode(ids, skip_special_tokens=False)
+        return {"prompt": text, "prompt_token_ids": ids}
+
+    def get_tokenizer(self) -> Tokenizer:
+        """The tokenizer; its `unwrap()` is the library's own object."""
+        return self._engine.tokenizer
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What the model's generation configuration recommends.  Raises ModelError if that
+        is invalid."""
+        return default_sampling(self._engine.model.generation_config)
+
+    @property
+    def max_model_len(self) -> int:
+        """Most tokens of a sequence, prompt and output together."""
+        return self._engine.client.core.max_model_len
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached prefixes; False if the engine could not."""
+        with self._lock:
+            return self._engine.client.reset_prefix_cache()
+
+    def close(self) -> None:
+        """Give memory and devices back.  May be called twice; nothing works afterwards."""
+        with self._lock:
+            self._engine.client.close()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _prepare(
+        self, prompts: Sequence[object], sampling_params: object, priority: object
+    ) -> list[PreparedRequest]:
+        if sampling_params is None:
+            sampling_params = self.get_default_sampling_params()
+        params = per_prompt(sampling_params, len(prompts), "sampling_params")
+        priorities = per_prompt(0 if priority is None else priority, len(prompts), "priority")
+        requests = []
+        for number, prompt in enumerate(prompts):
+            try:
+                request = self._prepare_one(
+                    prompt, params[number], priorities[number], OutputKind.FINAL_ONLY
+                )
+            except InputError as error:
+                if len(prompts) > 1:
+                    raise error.within(f"prompt {number}") from None
+                raise
+            requests.append(request)
+        return requests
+
+    def _prepare_one(
+        self, prompt: object, params: object, priority: object, kind: OutputKind
+    ) -> PreparedRequest:
+        if isinstance(params, SamplingParams) and params.output_kind is not kind:
+            params = params.replace(output_kind=kind)
+        return self._engine.inputs.process(prompt, params, priority=priority)
+
+    def _run(self, requests: Sequence[PreparedRequest], *, show: bool) -> list[RequestOutput]:
+        client = self._engine.client
+        ids = [request.request_id for request in requests]
+        before = client.num_generated
+        done: list[RequestOutput] = []
+        try:
+            client.add(requests)
+            with GenerationProgress(len(ids), show=show) as progress:
+                for request_id in ids:
+                    while (output := client.take(request_id)) is None:
+                        client.advance()
+                        if progress.active:
+                            left, tokens = client.num_unfinished(ids), client.num_generated
+                            progress.update(prompts=len(ids) - left, tokens=tokens - before)
+                    done.append(output)
+            client.settle()
+        except BaseException:
+            client.drop(ids)
+            raise
+        return done
+
+    def _stream(self, request: PreparedRequest) -> Iterator[RequestOutput]:
+        client = self._engine.client
+        try:
+            with self._lock:
+                client.add([request])
+            finished = False
+            while not finished:
+                with self._lock:
+                    output = client.wait(request.request_id)
+                finished = output.finished
+                yield output
+        finally:
+            with self._lock:
+                client.drop([request.request_id])
+
+
+def _resolve(model: str | os.PathLike[str], options: dict[str, Any]) -> Resolved:
+    from framework.config.resolve import resolve
+
+    options["model"] = model
+    for name in ("model", "tokenizer"):
+        if isinstance(options.get(name), os.PathLike):
+            options[name] = os.fspath(options[name])
+    if not isinstance(options.get("dtype", ""), str):
+        options["dtype"] = str(options["dtype"]).removeprefix("torch.")
+    return resolve(options, env=os.environ)
+
+
+def _refuse_adapter(lora_request: object) -> None:
+    if lora_request is not None:
+        raise UnsupportedError(
+            "adapters are not supported by this release",
+            expected="lora_request=None",
+            found=repr(lora_request),
+        )

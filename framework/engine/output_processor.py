@@ -1,0 +1,175 @@
+"""EngineOutputs to RequestOutputs: text, stop strings, log-probabilities, merged outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from framework.engine.output_state import RequestState
+from framework.engine.outputs import Logprob, LogprobsAt, RequestOutput
+
+if TYPE_CHECKING:
+    from framework.contracts.messages import EngineOutputs, PromptPart
+    from framework.contracts.step import Logprobs
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.engine.inputs import PreparedRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """One output that ended; request_id is the internal one."""
+
+    request_id: str
+    reason: str
+    num_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processed:
+    """outputs: at most one per request.  abort: internal ids that a stop string ended and
+    that the engine core must be told to end.  ended: all that ended in this step."""
+
+    outputs: list[RequestOutput]
+    abort: list[str]
+    ended: list[Ended]
+
+
+class OutputProcessor:
+    """Keeps every request of the front end until all of its outputs ended."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._states: dict[str, RequestState] = {}
+        self._by_internal: dict[str, RequestState] = {}
+        self._ending: set[str] = set()
+        self.num_generated = 0
+
+    def add(self, request: PreparedRequest) -> None:
+        """Expect outputs of `request`."""
+        state = RequestState(request, self._tokenizer)
+        self._states[request.request_id] = state
+        for internal in state.completions:
+            self._by_internal[internal] = state
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._states
+
+    @property
+    def num_requests(self) -> int:
+        return len(self._states)
+
+    @property
+    def settled(self) -> bool:
+        """The engine core has confirmed the end of everything that was aborted."""
+        return not self._ending
+
+    def forget(self, request_ids: Iterable[str]) -> list[Ended]:
+        """Drop requests without an output; returns what must be aborted in the core."""
+        dropped = []
+        for request_id in request_ids:
+            state = self._states.pop(request_id, None)
+            for internal, completion in state.completions.items() if state else ():
+                if self._by_internal.pop(internal, None) is not None:
+                    count = len(completion.token_ids)
+                    dropped.append(
+                        Ended(request_id=internal, reason="abort", num_output_tokens=count)
+                    )
+        self.expect_end(end.request_id for end in dropped)
+        return dropped
+
+    def expect_end(self, internal_ids: Iterable[str]) -> None:
+        """These were aborted in the engine core; it will confirm their end."""
+        self._ending.update(internal_ids)
+
+    def process(self, step: EngineOutputs) -> Processed:
+        """Take in one step."""
+        ends = {end.row: end for end in step.finished}
+        touched: dict[str, RequestState] = {}
+        abort: list[str] = []
+        ended: list[Ended] = []
+        for part in step.prompt_logprobs:
+            self._take_prompt(step, part)
+        for row, internal in enumerate(step.request_ids):
+            end = ends.get(row)
+            if end is not None:
+                self._ending.discard(internal)
+            state = self._by_internal.get(internal)
+            if state is None:
+                continue
+            low, high = int(step.token_offsets[row]), int(step.token_offsets[row + 1])
+            completion = state.completions[internal]
+            # Siblings may hit what the first one computed; after a preemption a request
+            # hits its own pages.  Neither is what the user asks for.
+            if completion.index == 0 and state.num_cached is None and len(step.cached):
+                state.num_cached = int(step.cached[row])
+            asked = completion.logprobs is not None
+            stopped = completion.take(
+                step.token_ids[low:high].tolist(),
+                self._logprobs(step, low, high) if asked else [],
+                end,
+            )
+            if completion.finish_reason is not None:
+                del self._by_internal[internal]
+                reason, count = completion.finish_reason, len(completion.token_ids)
+                ended.append(Ended(request_id=internal, reason=reason, num_output_tokens=count))
+            if stopped and end is None:
+                abort.append(internal)
+            state.tick(high - low)
+            self.num_generated += high - low
+            touched[state.request.request_id] = state
+        self._ending.update(abort)
+        return Processed(outputs=self._outputs(touched), abort=abort, ended=ended)
+
+    def _outputs(self, touched: dict[str, RequestState]) -> list[RequestOutput]:
+        outputs = []
+        for request_id, state in touched.items():
+            output = state.output()
+            if output is not None:
+                outputs.append(output)
+            if state.finished:
+                del self._states[request_id]
+        return outputs
+
+    def _take_prompt(self, step: EngineOutputs, part: PromptPart) -> None:
+        """Keep by position: chunks may come in any cut, and again after a preemption."""
+        internal = step.request_ids[part.row]
+        state = self._by_internal.get(internal)
+        if state is None or state.prompt_logprobs is None:
+            return
+        if state.completions[internal].index != 0:
+            return
+        entries = logprob_entries(part.logprobs, self._tokenizer)
+        for position, entry in enumerate(entries, part.start):
+            state.prompt_logprobs[position] = entry
+
+    def _logprobs(self, step: EngineOutputs, low: int, high: int) -> list[LogprobsAt]:
+        if step.logprobs is None:
+            return []
+        first, last = np.searchsorted(step.logprob_tokens, [low, high])
+        return logprob_entries(step.logprobs, self._tokenizer, int(first), int(last))
+
+
+def logprob_entries(
+    logprobs: Logprobs, tokenizer: Tokenizer, start: int = 0, stop: int | None = None
+) -> list[LogprobsAt]:
+    """Per token in [start, stop) a mapping, the token itself first."""
+    entries = []
+    for token in range(start, len(logprobs) if stop is None else stop):
+        low, high = int(logprobs.offsets[token]), int(logprobs.offsets[token + 1])
+        ids = logprobs.ids[low:high].tolist()
+        values = logprobs.values[low:high].tolist()
+        entry: LogprobsAt = {}
+        for place, (candidate, value) in enumerate(zip(ids, values, strict=True)):
+            if candidate not in entry:
+                rank = int(logprobs.ranks[token]) if place == 0 else place
+                entry[candidate] = _logprob(candidate, value, rank, tokenizer)
+        entries.append(entry)
+    return entries
+
+
+def _logprob(token: int, value: float, rank: int, tokenizer: Tokenizer) -> Logprob:
+    exact = tokenizer.token_bytes(token)
+    return Logprob(value, rank, exact.decode("utf-8", "replace"), exact)

@@ -1,0 +1,80 @@
+"""What a user gets back.  Every object owns its lists: nothing is shared between outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Logprob:
+    """One candidate at one position.
+
+    logprob: natural logarithm of its probability.  rank: 1 is the most probable.
+    decoded_token: its text; U+FFFD stands for bytes that are not whole characters.
+    bytes: its exact bytes; those of an output's tokens concatenate to the output's text.
+    """
+
+    logprob: float
+    rank: int
+    decoded_token: str
+    bytes: bytes
+
+
+LogprobsAt = dict[int, Logprob]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestMetrics:
+    """Unix times in seconds; None while it has not happened."""
+
+    arrival_time: float
+    first_token_time: float | None = None
+    finished_time: float | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class CompletionOutput:
+    """One of the `n` outputs of a request; with OutputKind.DELTA what is new of it.
+
+    index: in [0, n).  token_ids: with the id that ended the output; cut behind the token
+    that completes a stop string.  cumulative_logprob: sum over all tokens of the output so
+    far, None unless logprobs were asked for.  logprobs: per token, id -> Logprob, the token
+    itself first.  finish_reason: None while it runs.  stop_reason: None for end-of-sequence,
+    the stop id, the stop string, or the sentence of an error.
+    """
+
+    index: int
+    text: str
+    token_ids: list[int]
+    cumulative_logprob: float | None = None
+    logprobs: list[LogprobsAt] | None = None
+    finish_reason: FinishReason | None = None
+    stop_reason: int | str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestOutput:
+    """The answer to one prompt, whole or in part.
+
+    prompt: as text, None when ids were given.  prompt_logprobs: per prompt token, None for
+    the first; with OutputKind.DELTA only in the first output.  finished: all outputs are.
+    num_cached_tokens: prompt tokens that came from the prefix cache.  lora_request: None,
+    adapters are not served yet.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    prompt_logprobs: list[LogprobsAt | None] | None
+    outputs: list[CompletionOutput]
+    finished: bool
+    num_cached_tokens: int = 0
+    metrics: RequestMetrics | None = None
+    lora_request: None = field(default=None, repr=False)

@@ -1,0 +1,140 @@
+"""The forms in which a user may write a prompt, and what is wrong with the others."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from framework.errors import InputError, UnsupportedError
+from framework.plugins.near import did_you_mean
+
+Prompt = str | Sequence[int] | Mapping[str, Any]
+"""Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt`."""
+
+_KNOWN = ("prompt", "prompt_token_ids", "cache_salt")
+_UNSUPPORTED = {
+    "prompt_embeds": "prompts as embeddings need a model runner that takes them",
+    "multi_modal_data": "images, sound and video need a media processor, and none is installed",
+    "mm_processor_kwargs": "images, sound and video need a media processor, and none is installed",
+}
+_FORMS = "a string, a list of token ids, or a mapping with 'prompt' or 'prompt_token_ids'"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParsedPrompt:
+    """Of text and ids at least one is given; ids win, the text is then only shown."""
+
+    text: str | None = None
+    ids: list[int] | None = None
+    salt: str | None = None
+
+
+def split_prompts(prompts: object) -> list[Any]:
+    """One prompt or several, as a list of prompts, not yet looked into."""
+    if isinstance(prompts, str | bytes | Mapping):
+        return [prompts]
+    items = _listed(prompts)
+    if items is None:
+        raise InputError(
+            "prompts are not understood",
+            parameter="prompts",
+            expected=f"{_FORMS}; or a list of such prompts",
+            found=_kind(prompts),
+        )
+    first = items[0] if items else ""
+    several = isinstance(first, str | bytes | Mapping) or _listed(first) is not None
+    return items if several else [prompts]
+
+
+def parse_prompt(prompt: object) -> ParsedPrompt:
+    """Look into one prompt; the ids are integers >= 0, no more is known of them."""
+    if isinstance(prompt, str):
+        return ParsedPrompt(text=_text(prompt))
+    if isinstance(prompt, Mapping):
+        return _mapping(prompt)
+    return ParsedPrompt(ids=token_ids(prompt, "prompt"))
+
+
+def token_ids(value: object, parameter: str) -> list[int]:
+    """A list of token ids from any sequence or array of integers."""
+    items = _listed(value)
+    if items is None:
+        raise _bad(parameter, _FORMS, value)
+    ids = []
+    for position, item in enumerate(items):
+        if type(item) is not int:
+            item = _integer(item, f"{parameter}[{position}]")
+        if item < 0:
+            raise _bad(f"{parameter}[{position}]", "a token id >= 0", item)
+        ids.append(item)
+    return ids
+
+
+def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
+    for key, value in prompt.items():
+        if key in _UNSUPPORTED and value is not None:
+            raise UnsupportedError(
+                f"prompt[{key!r}] is not supported: {_UNSUPPORTED[key]}",
+                expected="'prompt' or 'prompt_token_ids'",
+                found=key,
+            )
+        if key not in _KNOWN and key not in _UNSUPPORTED:
+            raise InputError(
+                f"a prompt has no {key!r}{did_you_mean(str(key), _KNOWN)}",
+                parameter="prompt",
+                expected=f"some of {', '.join(_KNOWN)}",
+                found=repr(key),
+            )
+    text, ids, salt = (prompt.get(key) for key in _KNOWN)
+    if text is None and ids is None:
+        raise _bad("prompt", "a mapping with 'prompt' or 'prompt_token_ids'", sorted(prompt))
+    if text is not None and not isinstance(text, str):
+        raise _bad("prompt['prompt']", "a string", text)
+    if salt is not None and (not isinstance(salt, str) or not salt):
+        raise _bad("cache_salt", "a string that is not empty", salt)
+    return ParsedPrompt(
+        text=None if text is None else _text(text),
+        ids=None if ids is None else token_ids(ids, "prompt_token_ids"),
+        salt=salt,
+    )
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "the prompt is not valid Unicode",
+            parameter="prompt",
+            expected="text without lone surrogates",
+            found=f"U+{ord(text[error.start]):04X} at character {error.start}",
+        ) from None
+    return text
+
+
+def _listed(value: object) -> list[Any] | None:
+    """A list of a list, a tuple, a range or an array; None for anything else."""
+    if hasattr(value, "tolist") and hasattr(value, "shape"):
+        value = value.tolist()
+    return list(value) if isinstance(value, list | tuple | range) else None
+
+
+def _integer(item: object, parameter: str) -> int:
+    if not isinstance(item, bool):
+        try:
+            return operator.index(item)  # type: ignore[arg-type]
+        except TypeError:
+            pass
+    raise _bad(parameter, "a token id, an integer >= 0", item)
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {value!r:.80}"
+
+
+def _bad(parameter: str, expected: str, value: object) -> InputError:
+    return InputError(
+        f"{parameter} is invalid", parameter=parameter, expected=expected, found=_kind(value)
+    )
