@@ -1,0 +1,188 @@
+"""From files to a model that is ready to be bound: the order in which things are chosen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from framework.contracts.kv_cache_spec import KVCacheSpec
+from framework.contracts.logits_processor import LogitsProcessor
+from framework.contracts.model import ArchitectureQuery, AttentionLayer, Model, ModelDefinition
+from framework.contracts.model_runner import RunnerContext
+from framework.contracts.platform import CacheBudget, DeviceFacts, Platform
+from framework.contracts.step import RunnerInfo
+from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
+from framework.errors import ConfigError, ModelError
+from framework.plugins.selection import select
+from framework_torch.selecting import (
+    AttentionChoice,
+    choose_attention,
+    choose_dtype,
+    choose_platform,
+    common_page_tokens,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+# What plans and requests may make use of.
+FEATURES = frozenset(
+    ("drafts", "logprobs", "prompt_logprobs", "structured_outputs", "logits_processors")
+)
+CONTROL_OPS = frozenset(("health",))
+LOOP_DEPTH = 2
+DUMMY = "dummy"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """A model with all that was chosen for it.  max_len: tokens of the longest request."""
+
+    model: Model
+    layers: Mapping[str, AttentionLayer]
+    attention: Mapping[KVCacheSpec, AttentionChoice]
+    processors: tuple[LogitsProcessor, ...]
+    facts: DeviceFacts
+    dtype: str
+    max_slots: int
+    max_len: int
+    logprobs_mode: str
+    info: RunnerInfo
+
+
+def load(context: RunnerContext) -> Loaded:
+    """Choose, read and build.  Raises ModelError, SelectionError, ConfigError."""
+    started = time.perf_counter()
+    platform = choose_platform(context.registry, context.choices.get("platform"))
+    facts = platform.facts()
+    dtype = choose_dtype(context.dtype, facts)
+    notes = [*platform.prepare()]
+    weights = _open_weights(context)
+    opened = time.perf_counter()
+    model, definition = _build(context, weights, dtype, facts.device)
+    layers = model.attention_layers(dtype)
+    ranking = platform.ranking("attention_backend")
+    attention = choose_attention(context, layers, facts, dtype, ranking)
+    sizes = common_page_tokens(attention)
+    max_len = _longest(context, model)
+    budget = _budget(context, platform, layers, sizes[0], max_len)
+    built = time.perf_counter()
+    notes += [
+        f"model: {context.model.name} by {definition}, {dtype}",
+        f"attention: {', '.join(sorted({c.name for c in attention.values()}))}, "
+        f"pages of {sizes[0]} tokens",
+        f"cache: {budget.reason}",
+        f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
+        f"model {built - opened:.2f} s)",
+    ]
+    info = RunnerInfo(
+        layers={name: layer.spec for name, layer in layers.items()},
+        page_tokens=sizes,
+        bytes_free=budget.bytes,
+        vocab_size=model.vocab_size,
+        features=FEATURES,
+        max_loop_depth=LOOP_DEPTH,
+        max_model_len=model.max_model_len,
+        control_ops=CONTROL_OPS,
+        notes=tuple(notes),
+    )
+    return Loaded(
+        model=model,
+        layers=layers,
+        attention=attention,
+        processors=_processors(context),
+        facts=facts,
+        dtype=dtype,
+        max_slots=context.max_slots,
+        max_len=max_len,
+        logprobs_mode=context.logprobs_mode,
+        info=info,
+    )
+
+
+def _open_weights(context: RunnerContext) -> Weights | None:
+    """None with dummy weights."""
+    if context.load_format == DUMMY:
+        return None
+    files = context.model
+    query = WeightQuery(root=files.root, files=files.weights, load_format=context.load_format)
+    chosen = select(
+        context.registry,
+        "weight_loader",
+        query,
+        operator=context.choices.get("weight_loader"),
+    )
+    return cast(WeightLoader, chosen.instance).open(files)
+
+
+def _build(
+    context: RunnerContext, weights: Weights | None, dtype: str, device: str
+) -> tuple[Model, str]:
+    """(the model on its device, name of its definition)."""
+    names = context.model.config.get("architectures")
+    if not isinstance(names, list | tuple) or not names or not isinstance(names[0], str):
+        raise ModelError(
+            f"the configuration of {context.model.name!r} names no architecture",
+            expected='"architectures": ["..."]',
+            found=repr(names),
+        )
+    query = ArchitectureQuery(architecture=names[0], config=context.model.config)
+    chosen = select(context.registry, "model", query, operator=context.choices.get("model"))
+    definition = cast(ModelDefinition, chosen.instance)
+    if weights is not None and context.progress:
+        from framework_torch.progress import with_progress
+
+        with with_progress(weights) as watched:
+            model = definition.build(context.model, watched, dtype, context.seed)
+    else:
+        model = definition.build(context.model, weights, dtype, context.seed)
+    if device != "cpu":
+        cast("torch.nn.Module", model).to(device)
+    return model, chosen.record.name
+
+
+def _longest(context: RunnerContext, model: Model) -> int:
+    asked, able = context.max_model_len, model.max_model_len
+    if asked is not None and able is not None and asked > able:
+        raise ConfigError(
+            "max_model_len is longer than the model allows",
+            expected=f"at most {able}",
+            found=asked,
+            mend="lower max_model_len, or scale the rotary embedding in config.json",
+        )
+    longest = asked if asked is not None else able
+    if longest is None:
+        raise ConfigError(
+            "the model does not say how long a sequence may be",
+            expected="max_model_len",
+            found="nothing",
+            mend="set max_model_len",
+        )
+    return longest
+
+
+def _budget(
+    context: RunnerContext,
+    platform: Platform,
+    layers: Mapping[str, AttentionLayer],
+    page_tokens: int,
+    max_len: int,
+) -> CacheBudget:
+    """Bytes for the cache.  More than all slots at full length, and the null page, is of no
+    use."""
+    needed = sum(
+        layer.spec.page_bytes(page_tokens)
+        * (1 + context.max_slots * layer.spec.max_pages(max_len, page_tokens))
+        for layer in layers.values()
+    )
+    return platform.cache_budget(needed, context.cache_bytes)
+
+
+def _processors(context: RunnerContext) -> tuple[LogitsProcessor, ...]:
+    made: list[Any] = [
+        context.registry.create("logits_processor", name, named=True)
+        for name in context.logits_processors
+    ]
+    return tuple(made)

@@ -1,0 +1,45 @@
+"""A progress bar over the tensors that a model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from framework.contracts.weight_loader import Weights
+
+if TYPE_CHECKING:
+    import torch
+
+
+class WatchedWeights:
+    """Weights that tell of each tensor read."""
+
+    def __init__(self, inner: Weights, read: Callable[[], None]) -> None:
+        self._inner, self._read = inner, read
+        self.naming = inner.naming
+
+    def names(self) -> Iterator[str]:
+        return self._inner.names()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._inner.shape(name)
+
+    def source(self, name: str) -> str:
+        return self._inner.source(name)
+
+    def get(self, name: str) -> torch.Tensor:
+        tensor = self._inner.get(name)
+        self._read()
+        return tensor
+
+
+@contextmanager
+def with_progress(weights: Weights) -> Iterator[Weights]:
+    """Show a bar on standard error while the model reads `weights`."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("loading weights", total=sum(1 for _ in weights.names()))
+        yield WatchedWeights(weights, lambda: progress.advance(task))

@@ -1,0 +1,108 @@
+"""The entry point of the torch runner.  torch is imported when it loads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from framework.contracts.model_runner import ModelRunner, RunnerContext
+from framework.contracts.step import (
+    CachePlan,
+    LateInputs,
+    RunnerInfo,
+    StepPlan,
+    StepResult,
+    Ticket,
+)
+from framework.errors import IntegrityError, UnsupportedError
+
+if TYPE_CHECKING:
+    from framework_torch.loading import Loaded
+    from framework_torch.step import StepComputer
+
+
+class TorchRunner(ModelRunner):
+    """`submit` only queues a plan and `finish` computes it.
+
+    On the host nothing can run beside the caller's thread anyway, and so a step that was
+    planned while the one before was in flight finds that one's tokens in the table.
+    """
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self._loaded: Loaded | None = None
+        self._computer: StepComputer | None = None
+        self._queue: deque[StepPlan] = deque()
+        self._steps = 0
+
+    def load(self, context: RunnerContext) -> RunnerInfo:
+        from framework_torch.loading import load
+
+        self._loaded = load(context)
+        return self._loaded.info
+
+    def bind(self, plan: CachePlan) -> None:
+        from framework_torch.binding import bind
+
+        self._computer = bind(self._ready_to_bind(), plan)
+
+    def submit(self, plan: StepPlan) -> Ticket:
+        loaded = self._ready_to_bind()
+        depth = loaded.info.max_loop_depth
+        if len(self._queue) >= depth:
+            raise IntegrityError(
+                "more steps in flight than the runner declared",
+                expected=f"at most {depth}",
+                found=len(self._queue) + 1,
+            )
+        used = plan.features - loaded.info.features
+        for name, value in (
+            ("draft_parents", plan.draft_parents is not None),
+            ("rows_to_pool", plan.rows_to_pool is not None and bool(plan.rows_to_pool.any())),
+            ("encoder_run", bool(plan.encoder_run)),
+            ("lockstep", plan.lockstep),
+        ):
+            used = used | {name} if value else used
+        if used:
+            raise UnsupportedError(
+                "the plan makes use of what the torch runner did not declare",
+                expected=f"a subset of {sorted(loaded.info.features)}",
+                found=sorted(used),
+            )
+        self._queue.append(plan)
+        return Ticket(plan.step_id)
+
+    def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
+        if self._computer is None:
+            raise IntegrityError("the runner computes only after `bind`")
+        if not self._queue or self._queue[0].step_id != ticket.step_id:
+            raise IntegrityError(
+                "steps are finished in the order of submission",
+                expected=self._queue[0].step_id if self._queue else "a submitted step",
+                found=ticket.step_id,
+            )
+        result = self._computer.run(self._queue.popleft(), late)
+        self._steps += 1
+        return result
+
+    def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        if op != "health":
+            raise UnsupportedError(
+                f"the torch runner has no operation {op!r}", expected="health", found=op
+            )
+        return {
+            "ready": self._computer is not None,
+            "steps": self._steps,
+            "in_flight": len(self._queue),
+        }
+
+    def close(self) -> None:
+        self._computer = None
+        self._loaded = None
+        self._queue.clear()
+
+    def _ready_to_bind(self) -> Loaded:
+        if self._loaded is None:
+            raise IntegrityError("the runner is not loaded, or was closed")
+        return self._loaded

@@ -1,0 +1,195 @@
+"""Which platform, element type and attention backends a runner uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, cast
+
+from framework.contracts.attention_backend import (
+    AttentionBackend,
+    AttentionQuery,
+    AttentionSupported,
+)
+from framework.contracts.base import Rejected
+from framework.contracts.kv_cache_spec import FullAttentionSpec, KVCacheSpec
+from framework.contracts.model import AttentionLayer
+from framework.contracts.model_runner import RunnerContext
+from framework.contracts.platform import DeviceFacts, Platform
+from framework.errors import ConfigError, SelectionError, UnsupportedError
+from framework.plugins.near import did_you_mean
+from framework.plugins.selection import select
+
+if TYPE_CHECKING:
+    from framework.contracts.step import CacheGroup
+    from framework.plugins.registry import PluginRegistry
+
+DTYPES = ("float32", "bfloat16", "float16")
+DTYPE_ALIASES: Mapping[str, str] = {"float": "float32", "half": "float16"}
+
+
+def choose_platform(registry: PluginRegistry, operator: str | None) -> Platform:
+    """The operator's, or the first that is ready, by rank.
+
+    Raises SelectionError when none is ready, and when one is broken and none was named: a
+    machine with a broken accelerator must not quietly run on something slower.
+    """
+    if operator is not None:
+        platform = cast(Platform, registry.create("platform", operator, named=True))
+        found = platform.detect()
+        if found.state != "ready":
+            raise SelectionError(
+                f"the chosen platform {operator!r} is {found.state}",
+                plugin=f"platform:{operator}",
+                expected="a platform that is ready",
+                found="; ".join(found.reasons) or found.state,
+                mend="mend that, or choose another platform",
+            )
+        return platform
+    ready: Platform | None = None
+    states = []
+    for record in registry.candidates("platform"):
+        candidate = cast(Platform, registry.create_record(record))
+        found = candidate.detect()
+        states.append(f"{record.name}: {found.state}")
+        if found.state == "broken":
+            raise SelectionError(
+                f"platform {record.name!r} is there but cannot be used",
+                plugin=record.key,
+                distribution=record.distribution,
+                expected="ready or absent",
+                found="; ".join(found.reasons),
+                mend="mend that, or name the platform to use, for example `--platform cpu`",
+            )
+        if found.state == "ready" and ready is None:
+            ready = candidate
+    if ready is None:
+        raise SelectionError(
+            "no platform is ready",
+            plugin="platform",
+            expected="one that is ready",
+            found=", ".join(states) or "none is installed",
+            mend="pip install framework-plugin-cpu",
+        )
+    return ready
+
+
+def choose_dtype(asked: str, facts: DeviceFacts) -> str:
+    """A name as torch writes it; "auto" is the platform's first.  Raises ConfigError."""
+    name = facts.dtypes[0] if asked == "auto" else DTYPE_ALIASES.get(asked, asked)
+    if name not in DTYPES:
+        raise ConfigError(
+            f"unknown dtype {asked!r}{did_you_mean(asked, DTYPES)}",
+            expected=f"auto, {', '.join(DTYPES)}",
+            found=repr(asked),
+        )
+    if name not in facts.dtypes:
+        raise ConfigError(
+            f"platform {facts.name!r} does not compute in {name}",
+            expected=f"one of {', '.join(facts.dtypes)}",
+            found=name,
+        )
+    return name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionChoice:
+    """The backend of one group of layers, the query it answered, page sizes it serves."""
+
+    name: str
+    backend: AttentionBackend
+    query: AttentionQuery
+    page_tokens: tuple[int, ...]
+
+    def agree(self, group: CacheGroup) -> None:
+        """Ask again with the page size that all agreed on.  Raises SelectionError."""
+        answer = self.backend.answer(replace(self.query, page_tokens=group.page_tokens))
+        if isinstance(answer, Rejected):
+            raise SelectionError(
+                f"attention backend {self.name!r} cannot serve the page size of its group",
+                plugin=f"attention_backend:{self.name}",
+                expected=f"one of {self.page_tokens}",
+                found="; ".join(str(reason) for reason in answer.reasons),
+            )
+
+
+def choose_attention(
+    context: RunnerContext,
+    layers: Mapping[str, AttentionLayer],
+    facts: DeviceFacts,
+    dtype: str,
+    ranking: Sequence[str],
+) -> dict[KVCacheSpec, AttentionChoice]:
+    """One backend per group of layers with equal specs.  Raises SelectionError."""
+    grouped: dict[KVCacheSpec, list[AttentionLayer]] = {}
+    for layer in layers.values():
+        grouped.setdefault(layer.spec, []).append(layer)
+    choices = {}
+    for spec, members in grouped.items():
+        query = _query(spec, members, facts, dtype, context.page_tokens)
+        chosen = select(
+            context.registry,
+            "attention_backend",
+            query,
+            operator=context.choices.get("attention_backend"),
+            ranking=ranking,
+            on_failure="raise",
+        )
+        answer = cast(AttentionSupported, chosen.answer)
+        choices[spec] = AttentionChoice(
+            name=chosen.record.name,
+            backend=chosen.instance,
+            query=query,
+            page_tokens=answer.page_tokens,
+        )
+    return choices
+
+
+def common_page_tokens(choices: Mapping[KVCacheSpec, AttentionChoice]) -> tuple[int, ...]:
+    """Page sizes that all backends serve, in the order of the first.  Raises SelectionError."""
+    every = list(choices.values())
+    sizes = tuple(
+        size for size in every[0].page_tokens if all(size in c.page_tokens for c in every)
+    )
+    if not sizes:
+        raise SelectionError(
+            "the chosen attention backends share no page size",
+            plugin="attention_backend",
+            expected="one size that all serve",
+            found="; ".join(f"{c.name}: {c.page_tokens}" for c in every),
+            mend="name one backend that serves all layers",
+        )
+    return sizes
+
+
+def _query(
+    spec: KVCacheSpec,
+    members: Sequence[AttentionLayer],
+    facts: DeviceFacts,
+    dtype: str,
+    page_tokens: int | None,
+) -> AttentionQuery:
+    """What the group needs: whatever any of its layers needs."""
+    if not isinstance(spec, FullAttentionSpec):
+        raise UnsupportedError(
+            "the torch runner does not know this kind of cache",
+            expected="FullAttentionSpec",
+            found=type(spec).__name__,
+        )
+    windows = [m.params.window for m in members if m.params.window is not None]
+    softcaps = [m.params.softcap for m in members if m.params.softcap is not None]
+    return AttentionQuery(
+        platform=facts.name,
+        capability=facts.capability,
+        dtype=dtype,
+        cache_dtype=spec.dtype,
+        head_size=spec.head_size,
+        head_size_v=spec.head_size_v,
+        num_heads=members[0].num_heads,
+        num_kv_heads=spec.num_kv_heads,
+        window=min(windows, default=None),
+        softcap=min(softcaps, default=None),
+        alibi=any(m.params.alibi_slopes is not None for m in members),
+        sinks=any(m.params.sinks is not None for m in members),
+        page_tokens=page_tokens,
+    )

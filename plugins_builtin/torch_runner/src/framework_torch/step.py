@@ -1,0 +1,122 @@
+"""One step from plan to result: tables, forward pass, sampling, prompt scores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from framework.contracts.attention_backend import CommonMetadata
+from framework.contracts.model import Model
+from framework.contracts.step import I32, LateInputs, PromptLogprobs, StepPlan, StepResult
+from framework_torch.batch import Batch
+from framework_torch.cache import KvCache
+from framework_torch.prepare import StepInputs, prepare, sample_points
+from framework_torch.prompt_scores import score_prompts
+from framework_torch.sampling import Sampled, sample
+
+if TYPE_CHECKING:
+    from framework_torch.sampler import Sampler
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """The forward context of one step: metadata per group, and the layers' caches."""
+
+    cache: KvCache
+    metadata: Sequence[object]
+
+    def attend(self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        own = self.cache.layers[layer]
+        out = q.new_empty((q.shape[0], q.shape[1], own.head_size_v))
+        own.backend.run(q, k, v, own.view, self.metadata[own.group], own.params, out)
+        return out
+
+
+class StepComputer:
+    """Everything that a bound runner needs to compute steps, in the order of their plans."""
+
+    def __init__(
+        self, model: Model, batch: Batch, cache: KvCache, sampler: Sampler, device: str
+    ) -> None:
+        self.model, self.batch, self.cache = model, batch, cache
+        self.sampler, self.device = sampler, device
+
+    @torch.inference_mode()
+    def run(self, plan: StepPlan, late: LateInputs) -> StepResult:
+        """Compute `plan`; all effects of the plans before it have taken place."""
+        started = time.perf_counter()
+        self.batch.apply(plan)
+        self.cache.apply(plan.kv_ops)
+        inputs, errors = prepare(plan, self.batch)
+        if not len(inputs.rows):
+            return _result(plan, Sampled.nothing(), (), errors, {})
+        context = StepContext(self.cache, self._metadata(inputs))
+        ids, positions = self._tensor(inputs.tokens), self._tensor(inputs.positions)
+        prepared = time.perf_counter()
+        hidden = self.model.forward(self.model.embed(ids), positions, context)
+        forwarded = time.perf_counter()
+        parts, failed = score_prompts(inputs, self.batch, self.sampler, self.model, hidden)
+        points = sample_points(plan, inputs, self.batch)
+        sampled = sample(points, inputs, late, self.batch, self.sampler, self.model, hidden)
+        timings = {
+            "prepare": prepared - started,
+            "forward": forwarded - prepared,
+            "sample": time.perf_counter() - forwarded,
+        }
+        return _result(plan, sampled, parts, {**errors, **failed}, timings)
+
+    def _metadata(self, inputs: StepInputs) -> list[object]:
+        """Each backend's own metadata, group by group."""
+        starts, lengths = self._tensor(inputs.query_starts), self._tensor(inputs.lengths)
+        made: list[object] = []
+        groups = zip(self.cache.plan.groups, self.batch.pages.groups, strict=True)
+        for index, (group, table) in enumerate(groups):
+            common = CommonMetadata(
+                query_starts=starts,
+                lengths=lengths,
+                page_table=self._tensor(inputs.pages(table, group.page_tokens)),
+                slot_mapping=self._tensor(inputs.slot_mapping(table, group.page_tokens)),
+                query_starts_host=inputs.query_starts,
+                lengths_host=inputs.lengths,
+                max_query=int(inputs.num_new.max()),
+                max_length=int(inputs.lengths.max()),
+            )
+            reuse = made[-1] if made else None
+            made.append(self.cache.builders[index].plan(common, reuse))
+        return made
+
+    def _tensor(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
+
+
+def _result(
+    plan: StepPlan,
+    sampled: Sampled,
+    parts: tuple[PromptLogprobs, ...],
+    errors: dict[int, str],
+    timings: dict[str, float],
+) -> StepResult:
+    """Rows of the plan in its order; a row with an error brings no token."""
+    counts, accepted = np.zeros(plan.num_rows, np.int32), np.zeros(plan.num_rows, np.int32)
+    np.add.at(counts, sampled.rows, 1)
+    accepted[sampled.rows] = counts[sampled.rows] - 1
+    offsets: I32 = np.zeros(plan.num_rows + 1, np.int32)
+    np.cumsum(counts, out=offsets[1:])
+    return StepResult(
+        step_id=plan.step_id,
+        slots=plan.slots,
+        generations=plan.generations,
+        token_offsets=offsets,
+        token_ids=sampled.token_ids,
+        accepted=accepted,
+        logprobs=sampled.logprobs,
+        logprob_tokens=sampled.logprob_tokens,
+        prompt_logprobs=parts,
+        errors={**errors, **sampled.errors},
+        timings=timings,
+    )
