@@ -24,6 +24,7 @@ from framework.plugins.registry import PluginRegistry
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
     from framework.contracts.executor import Executor
+    from framework.contracts.kv_cache_spec import CacheManagerType
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
     from framework.contracts.participant import SchedulerParticipant
@@ -99,7 +100,13 @@ def build_engine(config: EngineConfig) -> Engine:
                 info = executor.load(context)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(
-                config, executor, info, model, cast("SchedulingPolicy", policy), participants
+                config,
+                registry,
+                executor,
+                info,
+                model,
+                cast("SchedulingPolicy", policy),
+                participants,
             )
         inputs = InputProcessor(
             tokenizer,
@@ -185,6 +192,7 @@ def _context(
 
 def _core(
     config: EngineConfig,
+    registry: PluginRegistry,
     executor: Executor,
     info: RunnerInfo,
     model: ModelFiles,
@@ -204,7 +212,10 @@ def _core(
         enable_chunked_prefill=config.scheduler.enable_chunked_prefill,
         identity=f"{model.identity}:{config.model.dtype}",
     )
-    return EngineCore(executor, info, settings, policy=policy, participants=participants)
+    managers = [cast("CacheManagerType", m) for _, m in registry.create_activated("kv_cache_spec")]
+    return EngineCore(
+        executor, info, settings, policy=policy, participants=participants, managers=managers
+    )
 
 
 @contextmanager

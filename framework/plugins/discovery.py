@@ -33,9 +33,9 @@ class Discovery:
 
 
 def core_first_party() -> tuple[frozenset[str], tuple[Problem, ...]]:
-    """The first party, as the installed core's own metadata has it.
+    """The first party: the core itself and what its installed metadata names.
 
-    Empty, with a problem, when the core is not installed.
+    Nothing else, with a problem, when the core is not installed.
     """
     try:
         requires = importlib_metadata.requires(CORE)
@@ -45,8 +45,8 @@ def core_first_party() -> tuple[frozenset[str], tuple[Problem, ...]]:
             "are first-party, so all count as third parties",
             mend="pip install framework, or `pip install -e .` in a checkout",
         )
-        return frozenset(), (problem,)
-    return first_party(requires or ()), ()
+        return frozenset({CORE}), (problem,)
+    return first_party(requires or ()) | {CORE}, ()
 
 
 def split_value(value: str) -> tuple[str, str] | None:
