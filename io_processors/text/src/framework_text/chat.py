@@ -1,0 +1,126 @@
+"""A conversation through a chat template, by Transformers' own machinery."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from framework.errors import InputError
+from framework_text.messages import normalise_messages, normalise_tools
+
+# Arguments of apply_chat_template that are this module's own, not variables of a template.
+_OWN = frozenset(
+    {
+        "conversation",
+        "messages",
+        "tools",
+        "chat_template",
+        "add_generation_prompt",
+        "continue_final_message",
+        "tokenize",
+        "padding",
+        "truncation",
+        "max_length",
+        "return_tensors",
+        "return_dict",
+        "return_assistant_tokens_mask",
+        "tokenizer_kwargs",
+        "processor_kwargs",
+    }
+)
+
+
+def render(
+    library: Any,
+    messages: Sequence[Mapping[str, Any]],
+    *,
+    tools: Sequence[Mapping[str, Any]] | None,
+    chat_template: str | None,
+    chat_template_kwargs: Mapping[str, Any] | None,
+    add_generation_prompt: bool,
+    continue_final_message: bool,
+) -> str:
+    """The prompt as text.  Raises InputError, whatever the template does."""
+    variables = _variables(chat_template_kwargs)
+    template = _template(library, chat_template, tools)
+    if add_generation_prompt and continue_final_message:
+        raise InputError(
+            "a final message cannot be continued after the prompt of a new one",
+            parameter="continue_final_message",
+            mend="set add_generation_prompt to False",
+        )
+    conversation = normalise_messages(messages, template)
+    try:
+        text = library.apply_chat_template(
+            conversation,
+            tools=normalise_tools(tools),
+            chat_template=template,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+            tokenize=False,
+            **variables,
+        )
+    except Exception as error:
+        # A template is a program of the model's author: it may raise anything.
+        raise InputError(
+            f"the chat template refused the conversation: {_words(error)}",
+            parameter=_culprit(error),
+            mend="check roles and their order, or give another chat_template",
+        ) from error
+    if not isinstance(text, str):
+        raise InputError("the conversation is not one conversation", parameter="messages")
+    return text
+
+
+def _variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:
+    if kwargs is None:
+        return {}
+    if not isinstance(kwargs, Mapping) or not all(isinstance(key, str) for key in kwargs):
+        raise InputError(
+            "chat_template_kwargs must be an object",
+            parameter="chat_template_kwargs",
+            expected="names and values",
+            found=type(kwargs).__name__,
+        )
+    own = sorted(_OWN & set(kwargs))
+    if own:
+        raise InputError(
+            f"chat_template_kwargs may not set {', '.join(own)}",
+            parameter="chat_template_kwargs",
+            mend="use the parameter of that name",
+        )
+    return dict(kwargs)
+
+
+def _template(
+    library: Any, chat_template: str | None, tools: Sequence[Mapping[str, Any]] | None
+) -> str:
+    """The template to use: the caller's, or the model's (which may have one for tools)."""
+    if chat_template is not None:
+        if not isinstance(chat_template, str):
+            raise InputError(
+                "a chat template is a string",
+                parameter="chat_template",
+                found=type(chat_template).__name__,
+            )
+        return chat_template
+    own = library.chat_template
+    if isinstance(own, dict):
+        own = own.get("tool_use") if tools and "tool_use" in own else own.get("default")
+    if not own:
+        raise InputError(
+            "this model has no chat template",
+            parameter="messages",
+            mend="give a Jinja template as chat_template, or send a prompt instead of messages",
+        )
+    return str(own)
+
+
+def _culprit(error: Exception) -> str:
+    from jinja2 import TemplateSyntaxError
+
+    return "chat_template" if isinstance(error, TemplateSyntaxError) else "messages"
+
+
+def _words(error: Exception) -> str:
+    return str(error).strip() or type(error).__name__

@@ -1,0 +1,140 @@
+"""The engine's tokenizer on top of a fast tokenizer of Transformers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from framework.contracts.model_source import ModelFiles
+from framework.errors import InputError
+from framework_text.bytes_of_tokens import TokenDecoder
+from framework_text.chat import render
+
+
+class TextTokenizer:
+    """Implements `framework.contracts.tokenizer.Tokenizer`.
+
+    library: a PreTrainedTokenizerFast; kept for its chat templates and for users.
+    decoder: the bytes of a token.  texts: how ids are written, where the library's table
+    cannot say (a file in which two ids are written alike); else None.
+    """
+
+    def __init__(
+        self,
+        library: Any,
+        decoder: TokenDecoder,
+        *,
+        eos_ids: Iterable[int],
+        texts: Sequence[str] | None = None,
+    ) -> None:
+        self._library = library
+        self._backend = library.backend_tokenizer
+        # tokenizer.json may ask for truncation and padding; neither belongs to a prompt.
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        self._decoder = decoder
+        self._texts = texts
+        added = self._backend.get_added_tokens_decoder()
+        self._added = {index: token.content for index, token in added.items()}
+        self._bytes: dict[int, bytes] = {}
+        highest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
+        self.vocab_size: int = max(highest + 1, len(texts or ()))
+        self.special_ids: frozenset[int] = frozenset(
+            index for index, token in added.items() if token.special
+        ) | frozenset(library.all_special_ids)
+        self.eos_ids: tuple[int, ...] = tuple(
+            dict.fromkeys(index for index in eos_ids if 0 <= index < self.vocab_size)
+        )
+        self.bos_id: int | None = library.bos_token_id
+        self.strips_leading_space: bool = decoder.strips_leading_space
+        template = library.chat_template
+        if isinstance(template, dict):
+            template = template.get("default")
+        self.chat_template: str | None = template
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Token ids.  InputError for what is not text, lone surrogates included."""
+        return self._encode(text, add_special_tokens, "prompt")
+
+    def _encode(self, text: str, add_special_tokens: bool, parameter: str) -> list[int]:
+        if not isinstance(text, str):
+            raise InputError(
+                "only text can be tokenized",
+                parameter=parameter,
+                expected="str",
+                found=type(text).__name__,
+            )
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"the text is not valid Unicode: a lone surrogate at character {error.start}",
+                parameter=parameter,
+                found=repr(text[error.start]),
+                mend="decode the text with errors='replace'",
+            ) from None
+        return list(self._backend.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        """The text; bytes that are not UTF-8 become U+FFFD, unknown ids nothing."""
+        skipped = self.special_ids if skip_special_tokens else frozenset()
+        raw = b"".join(self.token_bytes(index) for index in ids if index not in skipped)
+        if self.strips_leading_space and raw.startswith(b" "):
+            raw = raw[1:]
+        return raw.decode("utf-8", "replace")
+
+    def token_bytes(self, token_id: int) -> bytes:
+        found = self._bytes.get(token_id)
+        if found is None:
+            found = self._compute_bytes(token_id)
+            if 0 <= token_id < self.vocab_size:
+                self._bytes[token_id] = found
+        return found
+
+    def _compute_bytes(self, token_id: int) -> bytes:
+        if token_id in self._added:
+            return self._decoder.added_to_bytes(self._added[token_id])
+        return self._decoder.to_bytes(text) if (text := self.token_text(token_id)) else b""
+
+    def token_text(self, token_id: int) -> str:
+        if not 0 <= token_id < self.vocab_size:
+            return ""
+        if self._texts is not None and token_id < len(self._texts):
+            return self._texts[token_id]
+        return self._backend.id_to_token(token_id) or ""
+
+    def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template: str | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> list[int]:
+        text = render(
+            self._library,
+            messages,
+            tools=tools,
+            chat_template=chat_template,
+            chat_template_kwargs=chat_template_kwargs,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
+        )
+        # The template writes BOS itself where the model wants one.
+        return self._encode(text, False, "messages")
+
+    def unwrap(self) -> Any:
+        """The PreTrainedTokenizerFast."""
+        return self._library
+
+
+def configured_eos_ids(model: ModelFiles) -> list[int]:
+    """What generation_config and config name as the end, an id or a list of ids each."""
+    ids: list[int] = []
+    for config in (model.generation_config, model.config):
+        value = config.get("eos_token_id")
+        values = value if isinstance(value, list | tuple) else [value]
+        ids += [item for item in values if isinstance(item, int) and not isinstance(item, bool)]
+    return ids

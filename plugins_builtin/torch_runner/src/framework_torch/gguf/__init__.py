@@ -1,0 +1,1 @@
+"""GGUF files: their configuration in Transformers' words, and their tensors."""
