@@ -1,0 +1,27 @@
+"""From weights to tokens: one uniform number and the inverse of the cumulative weights."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from framework.core.random import uniforms
+from framework_torch.sampler.rows import on_device
+
+I64 = npt.NDArray[np.int64]
+
+
+def draw(mass: torch.Tensor, seeds: npt.NDArray[np.uint64], positions: I64) -> torch.Tensor:
+    """One token a row, int64 [M], with probability proportional to mass int64 [M, V] >= 0.
+
+    The number is keyed by (seed, position) and the cumulative sum runs in the order of the
+    vocabulary over integers: the token depends on its own row, seed and position alone.
+    Each row needs a positive sum below 2^53.
+    """
+    cumulative = mass.cumsum(1)
+    total = cumulative[:, -1]
+    target = (total.double() * on_device(uniforms(seeds, positions), mass)).long()
+    # u * total may round up to total itself.
+    target = torch.minimum(target, total - 1)
+    return torch.searchsorted(cumulative, target.unsqueeze(1), right=True).squeeze(1)
