@@ -1,0 +1,136 @@
+"""What the native decoder answers for a configuration."""
+
+import pytest
+
+from framework.contracts.base import Rejected, Supported
+from framework.contracts.model import ArchitectureQuery
+from framework_torch.models.config import DecoderConfig, read_config
+from framework_torch.models.definition import DecoderDefinition
+from framework_torch.models.families import FAMILIES
+
+BASE = {
+    "vocab_size": 96,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "rms_norm_eps": 1e-6,
+    "max_position_embeddings": 128,
+}
+
+
+def ask(architecture: str = "LlamaForCausalLM", **changes: object):
+    query = ArchitectureQuery(architecture=architecture, config={**BASE, **changes})
+    return DecoderDefinition().answer(query)
+
+
+def read(architecture: str = "LlamaForCausalLM", **changes: object) -> DecoderConfig:
+    config = read_config(FAMILIES[architecture], {**BASE, **changes})
+    assert isinstance(config, DecoderConfig), config
+    return config
+
+
+@pytest.mark.parametrize("architecture", sorted(FAMILIES))
+def test_every_family_answers_for_a_plain_configuration(architecture: str) -> None:
+    assert isinstance(ask(architecture), Supported)
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("architecture", {"architecture": "GPT2LMHeadModel"}),
+        ("config.hidden_act", {"hidden_act": "quick_gelu"}),
+        ("config.hidden_size", {"hidden_size": None}),
+        ("config.hidden_size", {"hidden_size": "64"}),
+        ("config.vocab_size", {"vocab_size": 0}),
+        ("config.num_hidden_layers", {"num_hidden_layers": True}),
+        ("config.num_hidden_layers", {"num_hidden_layers": 2**40}),
+        ("config.num_key_value_heads", {"num_key_value_heads": 3}),
+        ("config.head_dim", {"head_dim": 15}),
+        ("config.rms_norm_eps", {"rms_norm_eps": float("nan")}),
+        ("config.attention_bias", {"attention_bias": "no"}),
+        ("config.tie_word_embeddings", {"tie_word_embeddings": 1}),
+        ("config.quantization_config", {"quantization_config": {"bits": 4}}),
+        ("config.is_causal", {"is_causal": False}),
+        ("config.rope_scaling.rope_type", {"rope_scaling": {"type": "longrope"}}),
+        ("config.rope_parameters.rope_type", {"rope_parameters": {"rope_type": ["x"]}}),
+        ("config.rope_scaling.factor", {"rope_scaling": {"type": "linear"}}),
+        ("config.rope_scaling.factor", {"rope_scaling": {"type": "linear", "factor": "2"}}),
+        ("config.rope_parameters", {"rope_parameters": {"full_attention": {}}}),
+        ("config.rope_parameters", {"rope_parameters": "default"}),
+        ("config.partial_rotary_factor", {"partial_rotary_factor": 0.5}),
+        (
+            "config.layer_types",
+            {"architecture": "Qwen2ForCausalLM", "layer_types": ["linear_attention"] * 3},
+        ),
+        (
+            "config.layer_types",
+            {
+                "architecture": "Qwen3ForCausalLM",
+                "use_sliding_window": True,
+                "layer_types": ["full_attention"],
+            },
+        ),
+        ("config.sliding_window", {"architecture": "MistralForCausalLM", "sliding_window": -1}),
+    ],
+)
+def test_a_value_that_is_not_understood_is_rejected_by_its_field(field, changes) -> None:
+    answer = ask(**changes)
+    assert isinstance(answer, Rejected)
+    assert field in [reason.field for reason in answer.reasons]
+
+
+def test_all_reasons_come_at_once() -> None:
+    answer = ask(hidden_act="x", vocab_size=-1, quantization_config={})
+    assert isinstance(answer, Rejected)
+    assert len(answer.reasons) == 3
+
+
+def test_both_ways_to_write_rotary_parameters_mean_the_same() -> None:
+    scaling = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1, "high_freq_factor": 4}
+    new = read(rope_parameters={**scaling, "rope_theta": 7.0})
+    old = read(rope_theta=7.0, rope_scaling=scaling)
+    older = read(rope_theta=7.0, rope_scaling={**scaling, "type": scaling["rope_type"]})
+    assert new.rope == old.rope
+    assert (older.rope.variant, older.rope.theta) == ("llama3", 7.0)
+    assert read().rope.theta == 10_000.0
+
+
+@pytest.mark.parametrize(
+    ("architecture", "changes", "windows"),
+    [
+        ("LlamaForCausalLM", {"sliding_window": 4}, (None, None, None)),
+        ("MistralForCausalLM", {}, (4096, 4096, 4096)),
+        ("MistralForCausalLM", {"sliding_window": None}, (None, None, None)),
+        ("MistralForCausalLM", {"sliding_window": 7}, (7, 7, 7)),
+        ("Qwen2ForCausalLM", {"sliding_window": 7}, (None, None, None)),
+        (
+            "Qwen2ForCausalLM",
+            {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 2},
+            (None, None, 7),
+        ),
+        (
+            "Qwen3ForCausalLM",
+            {
+                "use_sliding_window": True,
+                "sliding_window": 7,
+                "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            },
+            (7, None, 7),
+        ),
+    ],
+)
+def test_windows_follow_the_family(architecture, changes, windows) -> None:
+    assert read(architecture, **changes).windows == windows
+
+
+def test_biases_and_head_sizes_follow_family_and_configuration() -> None:
+    assert not read().qkv_bias
+    assert read(attention_bias=True).output_bias
+    assert not read("MistralForCausalLM", attention_bias=True).qkv_bias
+    qwen = read("Qwen2ForCausalLM")
+    assert (qwen.qkv_bias, qwen.output_bias) == (True, False)
+    assert read("Qwen3ForCausalLM").head_size == 128
+    assert read(head_dim=None).head_size == 16
+    assert read(num_key_value_heads=None).kv_heads == 4

@@ -1,0 +1,142 @@
+"""What the runner chooses while it loads, and what it says about it."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from framework.contracts.platform import CacheBudget, Detection, DeviceFacts, Platform
+from framework.errors import ConfigError, ModelError, SelectionError
+from framework_torch.runner import TorchRunner
+from framework_torch.selecting import choose_dtype, choose_platform
+
+FACTS = DeviceFacts(name="x", device="cpu", capability=None, dtypes=("float32", "bfloat16"))
+
+
+def platform(state: str) -> Platform:
+    class Fake(Platform):
+        def detect(self) -> Detection:
+            return Detection(state=state, reasons=(f"reason of {state}",))
+
+        def facts(self) -> DeviceFacts:
+            return FACTS
+
+        def prepare(self) -> tuple[str, ...]:
+            return ()
+
+        def cache_budget(self, needed: int, requested: int | None) -> CacheBudget:
+            return CacheBudget(bytes=needed, reason="all")
+
+    return Fake()
+
+
+class FakeRegistry:
+    """Platforms by name, best first."""
+
+    def __init__(self, **platforms: str) -> None:
+        self.made = {name: platform(state) for name, state in platforms.items()}
+
+    def candidates(self, kind: str) -> list[SimpleNamespace]:
+        return [SimpleNamespace(name=n, key=n, distribution="d") for n in self.made]
+
+    def create_record(self, record: SimpleNamespace) -> Platform:
+        return self.made[record.name]
+
+    def create(self, kind: str, name: str, *, named: bool = False) -> Platform:
+        return self.made[name]
+
+
+def test_the_first_ready_platform_is_chosen_and_absent_ones_are_passed_over() -> None:
+    registry = FakeRegistry(gpu="absent", cpu="ready", other="ready")
+    assert choose_platform(registry, None) is registry.made["cpu"]
+
+
+def test_a_broken_platform_stops_the_start_unless_another_was_named() -> None:
+    registry = FakeRegistry(cpu="ready", gpu="broken")
+    with pytest.raises(SelectionError, match="reason of broken"):
+        choose_platform(registry, None)
+    assert choose_platform(registry, "cpu") is registry.made["cpu"]
+
+
+@pytest.mark.parametrize("state", ["absent", "broken"])
+def test_a_named_platform_that_cannot_serve_is_an_error_with_its_reason(state: str) -> None:
+    with pytest.raises(SelectionError, match=f"reason of {state}"):
+        choose_platform(FakeRegistry(cpu="ready", gpu=state), "gpu")
+
+
+def test_no_ready_platform_is_an_error_that_lists_what_was_found() -> None:
+    with pytest.raises(SelectionError, match="gpu: absent"):
+        choose_platform(FakeRegistry(gpu="absent"), None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name"), [("auto", "float32"), ("float", "float32"), ("bfloat16", "bfloat16")]
+)
+def test_dtypes_are_resolved_by_the_platform(asked: str, name: str) -> None:
+    assert choose_dtype(asked, FACTS) == name
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"), [("flaot32", "did you mean 'float32'"), ("half", "does not compute")]
+)
+def test_a_dtype_that_cannot_be_had_is_an_error(asked: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        choose_dtype(asked, FACTS)
+
+
+def test_start_up_lines_tell_every_choice(tiny, context) -> None:
+    info = TorchRunner().load(context(tiny("llama").files))
+    text = "\n".join(info.notes)
+    for words in (
+        "threads (",
+        "of memory available",
+        "model: tiny by decoder, float32",
+        "attention: sdpa, pages of 16 tokens",
+        "cache: ",
+        "loaded in ",
+    ):
+        assert words in text
+    assert info.max_model_len == 128
+    assert info.vocab_size == 96
+    assert list(info.layers) == ["layers.0", "layers.1"]
+    # 8 slots of 128 tokens and the null page; K and V of 2 heads of 16, float32, 2 layers.
+    assert info.bytes_free == (8 * 128 + 16) * 2 * 2 * 16 * 4 * 2
+
+
+def test_a_page_size_that_was_asked_for_is_the_only_one_offered(tiny, context) -> None:
+    assert TorchRunner().load(context(tiny("llama").files, page_tokens=7)).page_tokens == (7,)
+
+
+def test_a_length_past_the_model_is_an_error(tiny, context) -> None:
+    files = tiny("llama").files
+    with pytest.raises(ConfigError, match="max_model_len"):
+        TorchRunner().load(context(files, max_model_len=129))
+
+
+def test_an_unknown_architecture_is_an_error_with_the_known_ones(tiny, context) -> None:
+    from dataclasses import replace
+
+    files = tiny("llama").files
+    strange = replace(files, config={**files.config, "architectures": ["NoSuchForCausalLM"]})
+    with pytest.raises(SelectionError, match="LlamaForCausalLM"):
+        TorchRunner().load(context(strange))
+    with pytest.raises(ModelError, match="names no architecture"):
+        TorchRunner().load(context(replace(files, config={})))
+
+
+def test_dummy_weights_need_no_file(tiny, drive, helpers) -> None:
+    from dataclasses import replace
+
+    files = replace(tiny("llama").files, weights=(), format="none")
+    made = []
+    for seed in (1, 1, 2):
+        driver = drive(files, load_format="dummy", seed=seed)
+        driver.admit(0, [1, 2, 3])
+        made.append(helpers.whole(driver.run((0, 3)).logprobs, 0).tolist())
+    assert made[0] == made[1]
+    assert made[0] != made[2]
+
+
+def test_a_progress_bar_changes_nothing(tiny, context, capsys) -> None:
+    info = TorchRunner().load(context(tiny("llama").files, progress=True))
+    assert info.vocab_size == 96
+    assert capsys.readouterr().out == ""

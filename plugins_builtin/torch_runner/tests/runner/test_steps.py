@@ -1,0 +1,311 @@
+"""Steps of the torch runner: loop depth, drafts, prompt scores, errors of one row."""
+
+import numpy as np
+import pytest
+import torch
+
+from framework.contracts.sampling import SamplingParams
+from framework.contracts.step import LateInputs
+from framework.errors import IntegrityError, UnsupportedError
+
+PROMPT = [5, 17, 80, 3, 41, 9, 66, 2, 11]
+RANDOM = SamplingParams(temperature=1.0, max_tokens=64, logprobs=0, seed=3)
+
+
+def bits(*allowed: int) -> np.ndarray:
+    words = np.zeros(3, np.uint32)
+    for token in allowed:
+        words[token // 32] |= np.uint32(1 << (token % 32))
+    return words
+
+
+@pytest.fixture
+def model(tiny):
+    return tiny("qwen3")
+
+
+@pytest.mark.parametrize("sampling", [None, RANDOM])
+def test_two_steps_in_flight_give_the_tokens_of_one(model, drive, sampling) -> None:
+    more = {} if sampling is None else {"sampling": sampling}
+    plain = drive(model.files)
+    plain.admit(0, PROMPT, **more)
+    plain.admit(1, PROMPT[:4], **more)
+    plain.run((0, 9), (1, 4))
+    for _ in range(5):
+        plain.run((0, 1), (1, 1))
+
+    deep = drive(model.files)
+    deep.admit(0, PROMPT, **more)
+    deep.admit(1, PROMPT[:4], **more)
+    flight = [deep.plan((0, 9), (1, 4))]
+    tickets = [deep.runner.submit(flight[0])]
+    for _ in range(5):
+        flight.append(deep.plan((0, 1), (1, 1)))
+        tickets.append(deep.runner.submit(flight[-1]))
+        deep.absorb(flight[-2], deep.runner.finish(tickets[-2], LateInputs()))
+    deep.absorb(flight[-1], deep.runner.finish(tickets[-1], LateInputs()))
+    assert deep.requests[0].tokens == plain.requests[0].tokens
+    assert deep.requests[1].tokens == plain.requests[1].tokens
+
+
+def test_a_third_step_in_flight_and_a_wrong_order_are_refused(model, drive) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    first = driver.runner.submit(driver.plan((0, 9)))
+    second = driver.runner.submit(driver.plan((0, 1)))
+    with pytest.raises(IntegrityError, match="in flight"):
+        driver.runner.submit(driver.plan((0, 1)))
+    with pytest.raises(IntegrityError, match="order"):
+        driver.runner.finish(second, LateInputs())
+    assert driver.runner.finish(first, LateInputs()).step_id == 1
+
+
+@pytest.mark.parametrize("sampling", [None, RANDOM])
+def test_drafts_never_change_the_tokens(model, drive, helpers, sampling) -> None:
+    more = {} if sampling is None else {"sampling": sampling}
+    plain = drive(model.files)
+    plain.admit(0, PROMPT, **more)
+    right = plain.generate(0, 12)
+
+    driver = drive(model.files)
+    driver.admit(0, PROMPT, **more)
+    driver.admit(1, PROMPT[:3])
+    driver.run((0, 9), (1, 3))
+    wrong = (right[2] + 1) % 96
+    cases = [
+        (right[1:4], 3),  # all right
+        ([right[5], wrong], 1 + (wrong == right[6])),
+        ([(right[7] + 1) % 96, right[8]], 0),
+    ]
+    for drafts, accepted in cases:
+        result = driver.run((1, 1), (0, 1 + len(drafts)), drafts={0: drafts})
+        assert result.accepted.tolist() == [0, accepted]
+        assert len(helpers.tokens_of(result, 0)) == 1
+        assert len(helpers.tokens_of(result, 1)) == accepted + 1
+    made = driver.requests[0].tokens[len(PROMPT) :]
+    assert made == right[: len(made)]
+    assert len(made) == 8
+
+
+def test_log_probabilities_follow_accepted_drafts_only(model, drive, helpers) -> None:
+    right = model.greedy(PROMPT, 4)
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    driver.admit(1, PROMPT[:5])
+    driver.run((0, 9), (1, 5))
+    drafts = [right[1], (right[2] + 1) % 96, 7]
+    result = driver.run((0, 4), (1, 1), drafts={0: drafts})
+    assert helpers.tokens_of(result, 0) == right[1:3]
+    assert result.logprob_tokens.tolist() == [0, 1, 2]
+    known = PROMPT + right[:2]
+    reference = model.log_softmax(known)
+    np.testing.assert_allclose(helpers.whole(result.logprobs, 0), reference[-2], atol=1e-4)
+    np.testing.assert_allclose(helpers.whole(result.logprobs, 1), reference[-1], atol=1e-4)
+    own = driver.requests[1].tokens[:-1]
+    np.testing.assert_allclose(
+        helpers.whole(result.logprobs, 2), model.log_softmax(own)[-1], atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("chunks", [(9,), (1, 8), (4, 1, 4), (3, 3, 3)])
+def test_prompt_scores_do_not_depend_on_chunks(model, drive, helpers, chunks) -> None:
+    sampling = SamplingParams(temperature=0.0, prompt_logprobs=-1, max_tokens=1)
+    driver = drive(model.files)
+    driver.admit(0, PROMPT, sampling)
+    driver.admit(1, PROMPT[:2])
+    driver.run((1, 2))
+    got = {}
+    for chunk in chunks:
+        for part in driver.run((1, 1), (0, chunk)).prompt_logprobs:
+            assert part.row == 1
+            for index in range(len(part.logprobs)):
+                assert part.start + index not in got
+                got[part.start + index] = helpers.whole(part.logprobs, index)
+    right = model.log_softmax(PROMPT)
+    assert sorted(got) == list(range(1, 9))
+    for position, values in got.items():
+        np.testing.assert_allclose(values, right[position - 1], atol=1e-4)
+
+
+def test_prompt_scores_go_on_where_a_preemption_stopped_them(model, drive) -> None:
+    sampling = SamplingParams(temperature=0.0, prompt_logprobs=2, max_tokens=8)
+    driver = drive(model.files)
+    tokens = [*PROMPT, 1, 2]
+    driver.admit(0, tokens, sampling, num_prompt=9, prompt_logprobs_from=6, generation=4)
+    (part,) = driver.run((0, 11)).prompt_logprobs
+    assert (part.start, len(part.logprobs)) == (6, 3)
+    assert part.logprobs.ids[part.logprobs.offsets[:-1]].tolist() == PROMPT[6:]
+
+
+def test_prompt_scores_in_pieces_equal_the_whole(model, drive, monkeypatch) -> None:
+    from framework_torch import prompt_scores
+
+    sampling = SamplingParams(temperature=0.0, prompt_logprobs=3, max_tokens=1)
+    parts = []
+    for piece in (prompt_scores.PIECE, 2 * 96):
+        monkeypatch.setattr(prompt_scores, "PIECE", piece)
+        driver = drive(model.files)
+        driver.admit(0, PROMPT, sampling)
+        parts += driver.run((0, 9)).prompt_logprobs
+    whole, pieces = (part.logprobs for part in parts)
+    assert whole.offsets.tolist() == pieces.offsets.tolist()
+    assert whole.ids.tolist() == pieces.ids.tolist()
+    assert whole.ranks.tolist() == pieces.ranks.tolist()
+    np.testing.assert_allclose(whole.values, pieces.values, atol=1e-5)
+
+
+def test_a_request_that_only_scores_its_prompt_never_samples(model, drive, helpers) -> None:
+    sampling = SamplingParams(temperature=0.0, prompt_logprobs=0, max_tokens=0)
+    driver = drive(model.files)
+    driver.admit(0, PROMPT, sampling)
+    result = driver.run((0, 9))
+    assert helpers.tokens_of(result, 0) == []
+    assert not result.errors
+    assert len(result.prompt_logprobs[0].logprobs) == 8
+
+
+def test_a_grammar_mask_reaches_its_own_row_and_no_other(model, drive, helpers) -> None:
+    driver = drive(model.files)
+    for slot in range(3):
+        driver.admit(slot, PROMPT[: 4 + slot])
+    late = LateInputs(
+        bitmask=np.stack([bits(90), bits(2, 3)]),
+        bitmask_rows=np.array([2, 0], np.int32),
+        covered=np.zeros(2, np.int32),
+    )
+    result = driver.run((2, 6), (0, 4), (1, 5), late=late)
+    assert helpers.tokens_of(result, 2) == [90]
+    assert helpers.tokens_of(result, 0)[0] in (2, 3)
+    assert helpers.tokens_of(result, 1) == model.greedy(PROMPT[:4], 1)
+
+
+def test_masks_along_drafts_apply_at_their_place_and_end_the_row(model, drive, helpers) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    first = driver.run((0, 9))
+    assert len(helpers.tokens_of(first, 0)) == 1
+    # Masks for the points before draft 0 and before draft 1; none after draft 1.
+    late = LateInputs(
+        bitmask=np.stack([bits(8), bits(9)]),
+        bitmask_rows=np.zeros(2, np.int32),
+        covered=np.array([0, 1], np.int32),
+    )
+    result = driver.run((0, 3), drafts={0: [8, 9]}, late=late)
+    assert helpers.tokens_of(result, 0) == [8, 9]
+    assert result.accepted.tolist() == [1]
+
+
+def test_logits_that_are_not_numbers_end_one_request_and_no_other(
+    model, drive, helpers, monkeypatch
+) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    driver.admit(1, PROMPT[:4])
+    owner = driver.runner._loaded.model
+    right = owner.logits
+
+    def spoiled(hidden: torch.Tensor) -> torch.Tensor:
+        logits = right(hidden)
+        logits[0] = float("nan")
+        return logits
+
+    monkeypatch.setattr(owner, "logits", spoiled)
+    result = driver.run((0, 9), (1, 4))
+    assert list(result.errors) == [0]
+    assert "NaN" in result.errors[0]
+    assert helpers.tokens_of(result, 0) == []
+    assert helpers.tokens_of(result, 1) == model.greedy(PROMPT[:4], 1)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"), [([5, 96], "token ids"), ([-1], "token ids"), ([1] * 129, "do not fit")]
+)
+def test_a_request_the_model_cannot_compute_ends_alone(
+    model, drive, helpers, tokens, words
+) -> None:
+    driver = drive(model.files)
+    driver.admit(0, tokens)
+    driver.admit(1, PROMPT[:4])
+    result = driver.run((0, 1), (1, 4))
+    assert words in result.errors[0]
+    assert helpers.tokens_of(result, 1) == model.greedy(PROMPT[:4], 1)
+    driver.release(0)
+    driver.admit(0, PROMPT, generation=2)
+    result = driver.run((0, 9), (1, 1))
+    assert not result.errors
+    assert helpers.tokens_of(result, 0) == model.greedy(PROMPT, 1)
+
+
+def test_a_row_of_an_old_generation_is_passed_over_and_echoed(model, drive, helpers) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    driver.admit(1, PROMPT[:4])
+    driver.run((0, 9), (1, 4))
+    driver.release(0)
+    driver.admit(0, PROMPT[2:], generation=9)
+    driver.requests[0].generation = 8
+    result = driver.run((0, 7), (1, 1))
+    assert result.slots.tolist() == [0, 1]
+    assert result.generations.tolist() == [8, 1]
+    assert "generation 8" in result.errors[0]
+    assert len(helpers.tokens_of(result, 1)) == 1
+
+
+def test_a_plan_without_rows_has_effects_and_an_empty_result(model, drive, helpers) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    result = driver.run()
+    assert result.token_offsets.tolist() == [0]
+    assert len(result.token_ids) == 0
+    assert helpers.tokens_of(driver.run((0, 9)), 0) == model.greedy(PROMPT, 1)
+
+
+def test_a_released_slot_serves_its_next_owner_from_the_start(model, drive, helpers) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    driver.run((0, 9))
+    driver.release(0)
+    other = PROMPT[::-1]
+    driver.admit(0, other, generation=2)
+    driver.run((0, 4))
+    assert helpers.tokens_of(driver.run((0, 5)), 0) == model.greedy(other, 1)
+
+
+def test_the_longest_sequence_is_computed_and_its_last_token_sampled(model, drive, helpers) -> None:
+    tokens = np.random.default_rng(1).integers(0, 96, 125).tolist()
+    driver = drive(model.files, max_model_len=126)
+    driver.admit(0, tokens)
+    driver.run((0, 125))
+    result = driver.run((0, 1))
+    assert not result.errors
+    assert helpers.tokens_of(result, 0) == model.greedy(driver.requests[0].tokens[:-1], 1)
+    assert "at most 126" in driver.run((0, 1)).errors[0]
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"lockstep": True}, "lockstep"),
+        ({"draft_parents": np.zeros(1, np.int32)}, "draft_parents"),
+        ({"rows_to_pool": np.ones(1, np.bool_)}, "rows_to_pool"),
+        ({"encoder_run": ("x",)}, "encoder_run"),
+    ],
+)
+def test_a_plan_that_uses_what_was_not_declared_is_refused(model, drive, more, word) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    with pytest.raises(UnsupportedError, match=word):
+        driver.run((0, 9), **more)
+
+
+def test_health_counts_steps_and_other_operations_are_refused(model, drive) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    driver.run((0, 9))
+    assert driver.runner.control("health", {}) == {"ready": True, "steps": 1, "in_flight": 0}
+    with pytest.raises(UnsupportedError, match="sleep"):
+        driver.runner.control("sleep", {})
+    driver.runner.close()
+    driver.runner.close()
+    with pytest.raises(IntegrityError, match="closed"):
+        driver.runner.submit(driver.plan((0, 1)))
