@@ -116,8 +116,6 @@ class InputProcessor:
                 expected="structured_outputs=None",
                 found=f"structured_outputs={sampling.structured_outputs!r:.80}",
             )
-        if sampling.stop_strings and not sampling.detokenize:
-            raise _bad("stop", "no stop strings with detokenize=False", sampling.stop)
         for name in sampling.extra_args or {}:
             if name not in self._extras:
                 known = ", ".join(sorted(self._extras)) or "none"

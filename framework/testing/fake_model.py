@@ -1,6 +1,6 @@
 """A whole set of plugins without files or torch: a model that echoes its prompt.
 
-    LLM("echo", plugins=fake_plugins(), executor="echo")
+    LLM("echo://", plugins=fake_plugins(), executor="echo")
 
 answers each prompt with the prompt and an end of sequence.
 """
@@ -24,6 +24,8 @@ from framework.testing.byte_tokenizer import EOS, ByteTokenizer
 from framework.testing.scripted import ScriptedRunner
 
 NAME = "echo"
+MODEL = "echo://"
+"""What to call the model: no path and no hub id, so that no other source knows it."""
 _ROOT = Path("echo-model")
 
 
@@ -46,16 +48,16 @@ def echo(request: AdmittedRequest, position: int, before: int) -> int:
 def _only(field: str, found: object, matches: bool) -> Answer:
     if matches:
         return Supported(note="the echo model")
-    remedy = f"ask for the model {NAME!r}"
-    reason = Rejection(code="name", field=field, found=found, needed=NAME, remedy=remedy)
+    remedy = f"ask for the model {MODEL!r}"
+    reason = Rejection(code="name", field=field, found=found, needed=MODEL, remedy=remedy)
     return Rejected((reason,))
 
 
 class EchoSource(ModelSource):
-    """Knows the name "echo"."""
+    """Knows the name "echo://"."""
 
     def answer(self, query: ModelQuery) -> Answer:
-        return _only("name", query.name, query.name == NAME)
+        return _only("name", query.name, query.name == MODEL)
 
     def fetch(self, query: ModelQuery) -> tuple[Path, tuple[Path, ...]]:
         return _ROOT, ()

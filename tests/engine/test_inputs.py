@@ -1,0 +1,237 @@
+"""What may be asked, and the one clear error for everything else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from framework.contracts.logits_processor import LogitsProcessor
+from framework.contracts.sampling import SamplingParams
+from framework.engine.inputs import end_of_sequence_ids
+from framework.engine.prompts import split_prompts
+from framework.errors import InputError, UnsupportedError
+from framework.testing.byte_tokenizer import EOS, STOP_WORD, ByteTokenizer
+
+ONE = SamplingParams()
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "ab",
+        [97, 98],
+        (97, 98),
+        np.array([97, 98]),
+        [np.int64(97), 98],
+        {"prompt": "ab"},
+        {"prompt_token_ids": [97, 98], "cache_salt": "s"},
+        {"prompt": "shown", "prompt_token_ids": [97, 98], "multi_modal_data": None},
+    ],
+)
+def test_every_form_of_a_prompt_gives_its_ids(harness, prompt):
+    request = harness().inputs.process(prompt, ONE)
+    assert request.prompt_token_ids == [97, 98]
+    assert request.inputs[0].tokens.tolist() == [97, 98]
+    assert request.inputs[0].tokens.dtype == np.int32
+    salted = isinstance(prompt, dict) and "cache_salt" in prompt
+    assert request.inputs[0].salt == ("s" if salted else None)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"),
+    [
+        ("", "empty"),
+        ([], "empty"),
+        ({"prompt": ""}, "empty"),
+        ([97, -1], r"prompt\[1\]"),
+        ([97, 260], "260 is out of range"),
+        ([2**63], "out of range"),
+        ([10**30], "out of range"),
+        ([True], r"prompt\[0\]"),
+        ([1.0], r"prompt\[0\]"),
+        (np.array([1.5]), r"prompt\[0\]"),
+        ([97, None], r"prompt\[1\]"),
+        ([[97]], r"prompt\[0\]"),
+        (None, "prompt"),
+        (97, "prompt"),
+        (b"ab", "prompt"),
+        ({"a"}, "prompt"),
+        ({}, "prompt"),
+        ({"prompt": None}, "prompt"),
+        ({"prompt": 5}, "string"),
+        ({"prompt_token_ids": "ab"}, "prompt_token_ids"),
+        ({"promt": "ab"}, "did you mean 'prompt'"),
+        ({5: "ab"}, "no 5"),
+        ({"prompt": "a", "cache_salt": ""}, "cache_salt"),
+        ({"prompt": "a", "cache_salt": 5}, "cache_salt"),
+        ("\ud800", "not valid Unicode"),
+        ("a" * 65, "too long"),
+        ([97] * 64, "too long"),
+    ],
+)
+def test_a_bad_prompt_is_one_clear_error(harness, prompt, words):
+    engine = harness()
+    with pytest.raises(InputError, match=words) as caught:
+        engine.inputs.process(prompt, ONE)
+    assert caught.value.parameter
+    assert engine.run("ok", ONE).finished
+    engine.check_empty()
+
+
+@pytest.mark.parametrize("key", ["prompt_embeds", "multi_modal_data", "mm_processor_kwargs"])
+def test_what_no_plugin_serves_is_refused_with_the_reason(harness, key):
+    with pytest.raises(UnsupportedError, match=key):
+        harness().inputs.process({"prompt": "a", key: {"image": 1}}, ONE)
+    with pytest.raises(UnsupportedError, match="structured"):
+        harness().inputs.process("a", SamplingParams(structured_outputs={"regex": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("length", "asked", "total"),
+    [
+        (62, {"max_tokens": 16}, 64),
+        (63, {"max_tokens": 1}, 64),
+        (63, {"max_tokens": None}, 64),
+        (10, {"max_tokens": None}, 64),
+        (10, {"max_tokens": 5}, 15),
+        (64, {"max_tokens": 0, "prompt_logprobs": 1}, 64),
+        (64, {"max_tokens": 1}, None),
+        (65, {"max_tokens": 0, "prompt_logprobs": 1}, None),
+        (65, {"max_tokens": None}, None),
+        (500, {"max_tokens": 4, "truncate_prompt_tokens": 60}, 64),
+        (500, {"max_tokens": 4, "truncate_prompt_tokens": 64}, None),
+    ],
+)
+def test_prompt_and_output_share_the_context(harness, length, asked, total):
+    """Field bug 24, at L - 1, L and L + 1."""
+    inputs = harness().inputs
+    for prompt in ("a" * length, [97] * length):
+        if total is None:
+            with pytest.raises(InputError, match="too long"):
+                inputs.process(prompt, SamplingParams(**asked))
+        else:
+            request = inputs.process(prompt, SamplingParams(**asked))
+            assert request.inputs[0].max_total == total
+
+
+def test_a_text_that_cannot_fit_is_refused_without_tokenizing_it(harness):
+    engine = harness()
+    with pytest.raises(InputError, match="10000000 characters"):
+        engine.inputs.process("a" * 10_000_000, ONE)
+    assert engine.tokenizer.encoded == 0
+
+
+def test_truncation_keeps_the_end(harness):
+    request = harness().inputs.process("abcdef", SamplingParams(truncate_prompt_tokens=2))
+    assert request.prompt_token_ids == list(b"ef")
+
+
+def test_stop_ids_are_the_models_and_the_requests(harness):
+    inputs = harness(eos_ids=(EOS, STOP_WORD, 9999)).inputs
+    stop_ids = [
+        inputs.process("a", SamplingParams(**asked)).inputs[0].stop_ids
+        for asked in ({}, {"ignore_eos": True}, {"ignore_eos": True, "stop_token_ids": [7]})
+    ]
+    assert stop_ids == [(EOS, STOP_WORD), (), (7,)]
+    assert inputs.process("a", SamplingParams(stop_token_ids=[7])).inputs[0].stop_ids == (
+        7,
+        EOS,
+        STOP_WORD,
+    )
+
+
+def test_end_of_sequence_comes_from_tokenizer_and_generation_configuration():
+    tokenizer = ByteTokenizer()
+    assert end_of_sequence_ids(tokenizer, {"eos_token_id": [1, 2]}, {"eos_token_id": 3}) == {
+        1,
+        2,
+        EOS,
+    }
+    assert end_of_sequence_ids(tokenizer, {}, {"eos_token_id": 3}) == {3, EOS}
+    assert end_of_sequence_ids(tokenizer, {}, {}) == {EOS}
+
+
+def test_bad_words_are_banned_with_and_without_a_space(harness):
+    engine = harness(tokenizer=ByteTokenizer([" bad", "bad"]))
+    found = engine.inputs.process("a", SamplingParams(bad_words=["bad", " x"])).inputs[0].bad_words
+    assert set(found) == {(260,), (261,), (ord(" "), ord("x")), (ord("x"),)}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"stop_token_ids": [260]}, {"allowed_token_ids": [10**9]}, {"logit_bias": {260: 1.0}}],
+)
+def test_ids_in_parameters_must_be_in_the_vocabulary(harness, asked):
+    with pytest.raises(InputError, match=next(iter(asked))):
+        harness().inputs.process("a", SamplingParams(**asked))
+
+
+@pytest.mark.parametrize("params", [None, {}, "greedy", SamplingParams])
+def test_parameters_must_be_sampling_params(harness, params):
+    with pytest.raises(InputError, match="sampling_params"):
+        harness().inputs.process("a", params)
+
+
+@pytest.mark.parametrize("priority", [True, 1.5, "high", None, 2**63])
+def test_a_priority_must_be_an_integer(harness, priority):
+    with pytest.raises(InputError, match="priority"):
+        harness().inputs.process("a", ONE, priority=priority)
+
+
+def test_several_outputs_are_fanned_out_after_processing(harness):
+    """Field bug 10: children carry what was worked out, and seeds of their own."""
+    inputs = harness().inputs
+    asked = {"seed": -5, "max_tokens": None, "prompt_logprobs": 0, "bad_words": ["x"]}
+    single = inputs.process("ab", SamplingParams(**asked)).inputs[0]
+    children = inputs.process("ab", SamplingParams(n=3, **asked)).inputs
+    assert [child.request_id for child in children] == ["1.0", "1.1", "1.2"]
+    for child in children:
+        assert (child.stop_ids, child.max_total) == (single.stop_ids, single.max_total)
+        assert (child.bad_words, child.sampling.n) == (single.bad_words, 1)
+    assert [child.sampling.prompt_logprobs for child in children] == [0, None, None]
+    seeds = [child.seed for child in children]
+    assert seeds[0] == single.seed == 2**64 - 5
+    assert len(set(seeds)) == 3
+    again = inputs.process("other", SamplingParams(n=3, **asked)).inputs
+    assert [child.seed for child in again] == seeds
+
+
+def test_seeds_without_one_follow_from_the_engine(harness):
+    seeds = [
+        [engine.inputs.process("a", ONE).inputs[0].seed for _ in range(3)]
+        for engine in (harness(seed=1), harness(seed=1), harness(seed=2))
+    ]
+    assert seeds[0] == seeds[1]
+    assert len({*seeds[0], *seeds[2]}) == 6
+
+
+class Picky(LogitsProcessor):
+    def validate(self, sampling):
+        if (sampling.extra_args or {}).get("picky") == "bad":
+            raise InputError("picky refuses", parameter="extra_args")
+
+    def apply(self, logits, slots, outputs):
+        raise NotImplementedError
+
+
+def test_extra_arguments_reach_active_plugins_only(harness):
+    inputs = harness(logits_processors={"picky": Picky()}, participants=["gate"]).inputs
+    request = inputs.process("a", SamplingParams(extra_args={"picky": [1], "gate": {}}))
+    assert dict(request.inputs[0].extras) == {"picky": b"\x91\x01", "gate": b"\x80"}
+    with pytest.raises(InputError, match="picky refuses"):
+        inputs.process("a", SamplingParams(extra_args={"picky": "bad"}))
+    with pytest.raises(InputError, match="did you mean 'picky'"):
+        inputs.process("a", SamplingParams(extra_args={"pickyy": 1}))
+
+
+def test_one_prompt_and_several_are_told_apart():
+    assert split_prompts("ab") == ["ab"]
+    assert split_prompts([1, 2]) == [[1, 2]]
+    assert split_prompts([[1], [2]]) == [[1], [2]]
+    assert split_prompts(["a", {"prompt": "b"}, [1]]) == ["a", {"prompt": "b"}, [1]]
+    assert split_prompts({"prompt": "b"}) == [{"prompt": "b"}]
+    assert split_prompts([]) == []
+    assert split_prompts(np.array([[1, 2], [3, 4]])) == [[1, 2], [3, 4]]
+    for bad in (None, 5, {"a"}, object()):
+        with pytest.raises(InputError, match="prompts"):
+            split_prompts(bad)

@@ -1,0 +1,349 @@
+"""`LLM` over the echo model: it answers each prompt with the prompt."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from framework import LLM, InputError, SamplingParams
+from framework.contracts.base import Contract
+from framework.contracts.hooks import HookSpecs, hookimpl
+from framework.errors import ConfigError, EngineDeadError, ModelError, PluginError, UnsupportedError
+from framework.testing.fake_model import MODEL, fake_plugins
+
+LONG = SamplingParams(max_tokens=None)
+
+
+def echo(**options):
+    plugins = {**fake_plugins(), **options.pop("plugins", {})}
+    return LLM(options.pop("model", MODEL), plugins=plugins, executor="echo", **options)
+
+
+@pytest.fixture(scope="module")
+def llm():
+    with echo() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(request):
+    yield
+    if "llm" in request.fixturenames:
+        core = request.getfixturevalue("llm")._engine.client.core
+        core.check_integrity()
+        assert not core.has_work()
+
+
+def texts(outputs):
+    return [[c.text for c in output.outputs] for output in outputs]
+
+
+def test_outputs_come_in_the_order_of_the_prompts(llm):
+    prompts = ["a long one, which ends last", "b", {"prompt": "mapping"}, list(b"ids")]
+    outputs = llm.generate(prompts, LONG)
+    assert texts(outputs) == [[prompts[0]], ["b"], ["mapping"], ["ids"]]
+    assert [output.prompt for output in outputs] == [prompts[0], "b", "mapping", None]
+    assert all(output.finished for output in outputs)
+
+
+def test_one_prompt_is_a_list_of_one_and_none_is_none(llm):
+    assert texts(llm.generate("one", LONG)) == [["one"]]
+    assert texts(llm.generate(list(b"ids"), LONG)) == [["ids"]]
+    assert llm.generate([], LONG) == []
+
+
+def test_parameters_may_differ_by_prompt(llm):
+    params = [SamplingParams(max_tokens=2), SamplingParams(stop="c", n=2, output_kind="delta")]
+    assert texts(llm.generate(["abcd", "abcd"], params)) == [["ab"], ["ab", "ab"]]
+    assert texts(llm.generate(["abcd", "abcd"], LONG, priority=[1, 0])) == [["abcd"], ["abcd"]]
+
+
+def test_without_parameters_the_model_recommends_them(llm):
+    defaults = llm.get_default_sampling_params()
+    assert (defaults.temperature, defaults.max_tokens, defaults.top_p) == (0.5, 16, 1.0)
+    assert texts(llm.generate("0123456789abcdefgh")) == [["0123456789abcdef"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "words"),
+    [
+        ((["good", ""], LONG), {}, "prompt 1: the prompt is empty"),
+        ((["good", [-1]], LONG), {}, "prompt 1"),
+        ((["good", "x" * 300], LONG), {}, "prompt 1.*too long"),
+        ((["good", 5], LONG), {}, "prompt 1"),
+        ((["a", "b"], [LONG]), {}, "a list of 2"),
+        ((["a"], "greedy"), {}, "sampling_params"),
+        ((["a", "b"], [LONG, None]), {}, "prompt 1: sampling_params"),
+        ((["a"], LONG), {"priority": "high"}, "priority"),
+        ((["a"], LONG), {"priority": [1, 2]}, "priority"),
+        ((None, LONG), {}, "prompts"),
+    ],
+)
+def test_a_bad_call_is_one_error_and_runs_nothing(llm, arguments, options, words):
+    steps = len(llm._engine.client.core._runner.plans)
+    with pytest.raises(InputError, match=words):
+        llm.generate(*arguments, **options)
+    assert len(llm._engine.client.core._runner.plans) == steps
+    assert not llm._engine.client.core.has_work()
+    assert texts(llm.generate("next", LONG)) == [["next"]]
+
+
+def test_what_the_core_refuses_leaves_nothing_behind(llm, monkeypatch):
+    core = llm._engine.client.core
+    add, seen = core.add, []
+
+    def refuse_third(entry):
+        if len(seen) == 2:
+            raise InputError("can never fit")
+        seen.append(entry)
+        add(entry)
+
+    monkeypatch.setattr(core, "add", refuse_third)
+    with pytest.raises(InputError, match="never fit"):
+        llm.generate(["a", "b", "c"], LONG)
+    monkeypatch.undo()
+    assert not core.has_work()
+    assert texts(llm.generate("next", LONG)) == [["next"]]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -0.1, 3])
+def test_a_temperature_out_of_range_names_itself(value):
+    with pytest.raises(InputError, match="temperature"):
+        SamplingParams(temperature=value)
+
+
+def test_adapters_are_refused(llm):
+    with pytest.raises(UnsupportedError, match="adapters"):
+        llm.generate("a", LONG, lora_request=object())
+
+
+def test_chat_renders_and_answers_one_or_several(llm):
+    conversation = [{"role": "user", "content": "hi"}]
+    [output] = llm.chat(conversation, LONG)
+    assert output.prompt == "<turn>user: hi<turn>assistant: "
+    assert output.outputs[0].text == "user: hiassistant: "
+    both = llm.chat([conversation, conversation], LONG)
+    assert texts(both) == [[output.outputs[0].text]] * 2
+    [continued] = llm.chat(
+        conversation, LONG, add_generation_prompt=False, continue_final_message=True
+    )
+    assert continued.prompt == "<turn>user: hi"
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [None, "hi", [], [[]], ["hi"], [None], {"role": "user"}, [{"role": "user"}], [[{}], [5]]],
+)
+def test_a_bad_conversation_is_one_error(llm, messages):
+    with pytest.raises(InputError) as caught:
+        llm.chat(messages, LONG)
+    assert caught.value.parameter == "messages"
+
+
+def test_generation_prompt_and_continuation_exclude_each_other(llm):
+    with pytest.raises(InputError, match="exclude"):
+        llm.chat([{"role": "user", "content": "hi"}], LONG, continue_final_message=True)
+
+
+def test_a_stream_gives_what_is_new(llm):
+    pieces = [output.outputs[0].text for output in llm.stream("héllo", LONG)]
+    assert "".join(pieces) == "héllo"
+    assert len(pieces) > 4
+
+
+def test_a_stream_validates_at_once(llm):
+    with pytest.raises(InputError):
+        llm.stream("", LONG)
+
+
+def test_a_stream_that_is_closed_or_never_begun_leaves_nothing(llm):
+    stream = llm.stream("a long text", LONG)
+    next(stream)
+    stream.close()
+    llm.stream("never begun", LONG).close()
+    assert not llm._engine.client.core.has_work()
+
+
+def test_a_stream_and_other_calls_do_not_disturb_each_other(llm):
+    stream = llm.stream("the stream", LONG)
+    pieces = [next(stream).outputs[0].text]
+    assert texts(llm.generate(["x", "a longer text than that"], LONG)) == [
+        ["x"],
+        ["a longer text than that"],
+    ]
+    other = llm.stream("another", LONG)
+    pieces += [next(other) and next(stream).outputs[0].text]
+    rest = "".join(output.outputs[0].text for output in other)
+    pieces += [output.outputs[0].text for output in stream]
+    assert "".join(pieces) == "the stream"
+    assert rest == "nother"
+
+
+def test_threads_take_turns(llm):
+    found = {}
+
+    def work(number):
+        found[number] = texts(llm.generate(f"thread {number}", LONG))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == {number: [[f"thread {number}"]] for number in range(6)}
+
+
+def test_an_interrupt_ends_the_requests_of_the_call_and_no_step():
+    with echo(plugin_options={"executor.echo.delay": 0.01}) as llm:
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+        timer.start()
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["x" * 120] * 3, LONG)
+        assert time.monotonic() - start < 1.0
+        core = llm._engine.client.core
+        core.check_integrity()
+        assert not core.has_work()
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert texts(llm.generate("next", LONG)) == [["next"]]
+
+
+def test_a_fault_in_a_step_ends_everything_with_one_error(monkeypatch):
+    with echo() as llm:
+        stream = llm.stream("a long text", LONG)
+        next(stream)
+
+        def fail(ticket, late):
+            raise ZeroDivisionError("the device is gone")
+
+        monkeypatch.setattr(llm._engine.client.core._runner, "finish", fail)
+        with pytest.raises(EngineDeadError, match="the device is gone"):
+            llm.generate("a", LONG)
+        for _ in range(2):
+            with pytest.raises(EngineDeadError):
+                llm.generate("a", LONG)
+        with pytest.raises(EngineDeadError):
+            next(stream)
+
+
+def test_a_closed_engine_says_so():
+    llm = echo()
+    llm.close()
+    llm.close()
+    assert llm._engine.client.core._runner.closed
+    with pytest.raises(EngineDeadError, match="closed"):
+        llm.generate("a", LONG)
+
+
+def test_the_prefix_cache_can_be_reset(llm):
+    text = "a prompt of some length"
+    llm.generate(text, LONG)
+    assert llm.generate(text, LONG)[0].num_cached_tokens == 20
+    assert llm.reset_prefix_cache()
+    assert llm.generate(text, LONG)[0].num_cached_tokens == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"max_num_seq": 3}, ConfigError, "did you mean 'max_num_seqs'"),
+        ({"max_num_seqs": 0}, ConfigError, "max_num_seqs is invalid"),
+        ({"max_model_len": "many"}, ConfigError, "max_model_len is invalid"),
+        ({"model": "://nowhere"}, ModelError, "echo.*rejected.*name='://nowhere'"),
+        ({"model": ""}, ConfigError, "model is invalid"),
+        ({"tensor_parallel_size": 2}, UnsupportedError, "tensor"),
+        ({"quantization": "awq"}, UnsupportedError, "quantization"),
+        ({"scheduling_policy": "fcf"}, PluginError, "did you mean 'fcfs'"),
+        ({"chat_template": "missing.jinja"}, ConfigError, "chat_template cannot be read"),
+        ({"plugin_options": {"executor.echo.delai": 1}}, PluginError, "delai"),
+        ({"plugin_options": {"executor": 5}}, ConfigError, "plugin_options"),
+        ({"plugins": {"tokenizer:bad": "no_such_module:X"}}, PluginError, "no_such_module"),
+        ({"logits_processors": ["unknown"]}, PluginError, "unknown"),
+        ({"no_plugins": True}, ConfigError, "exclude each other"),
+    ],
+)
+def test_an_engine_that_cannot_start_says_why(options, error, words):
+    with pytest.raises(error, match=r"(?s)" + words):
+        echo(**options)
+
+
+def test_the_token_is_never_shown():
+    with pytest.raises(ModelError) as caught:
+        echo(model="://nowhere", token="hf_secret")
+    assert "hf_secret" not in str(caught.value)
+    with pytest.raises(ConfigError) as invalid:
+        echo(token=["hf_secret"])
+    assert "hf_secret" not in str(invalid.value)
+
+
+def test_options_come_from_the_environment_and_keywords_win(monkeypatch):
+    monkeypatch.setenv("FRAMEWORK_MODEL__MAX_MODEL_LEN", "32")
+    monkeypatch.setenv("FRAMEWORK_SCHEDULER__MAX_NUM_SEQS", "7")
+    with echo(max_num_seqs=5) as llm:
+        assert llm.max_model_len == 32
+        assert llm.config.scheduler.max_num_seqs == 5
+        assert llm.provenance["model.max_model_len"] == "environment FRAMEWORK_MODEL__MAX_MODEL_LEN"
+        assert llm.provenance["scheduler.max_num_seqs"] == "keyword"
+        assert llm.provenance["scheduler.loop_depth"] == "default"
+
+
+def test_a_chat_template_file_is_read(tmp_path):
+    file = tmp_path / "template.jinja"
+    file.write_text("TEMPLATE")
+    with echo(chat_template=str(file)) as llm:
+        [output] = llm.chat([{"role": "user", "content": "hi"}], LONG)
+        assert output.prompt.startswith("TEMPLATE<turn>user")
+
+
+class Listener(HookSpecs):
+    """Keeps what it was told."""
+
+    events: list[tuple] = []  # noqa: RUF012
+
+    @hookimpl
+    def engine_started(self, notes):
+        self.events.append(("started", notes[0][:8]))
+
+    @hookimpl
+    def request_added(self, request):
+        self.events.append(("added", request.request_id))
+        raise RuntimeError("a hook that fails disturbs nobody")
+
+    @hookimpl
+    def request_finished(self, request_id, reason, num_output_tokens):
+        self.events.append((request_id, reason, num_output_tokens))
+
+    @hookimpl
+    def engine_closed(self):
+        self.events.append(("closed",))
+
+
+def test_hooks_hear_of_requests(monkeypatch, tmp_path):
+    module = tmp_path / "listener_plugin.py"
+    module.write_text("Listener = None\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import listener_plugin
+
+    monkeypatch.setattr(listener_plugin, "Listener", Listener)
+    assert issubclass(Listener, Contract)
+    Listener.events.clear()
+    with echo(plugins={"hooks:listener": "listener_plugin:Listener"}) as llm:
+        llm.generate("ab", LONG)
+        llm.generate("abc", SamplingParams(stop="b"))
+        stream = llm.stream("abc", LONG)
+        next(stream)
+        stream.close()
+    assert Listener.events == [
+        ("started", "scripted"),
+        ("added", "0"),
+        ("0", "stop", 3),
+        ("added", "1"),
+        ("1", "stop", 2),
+        ("added", "2"),
+        ("2", "abort", 1),
+        ("closed",),
+    ]

@@ -1,0 +1,75 @@
+"""Configuration: four layers, one source per value, errors with near matches."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework.config.plugin_options import nested_options
+from framework.config.resolve import resolve
+from framework.errors import ConfigError
+
+
+def test_later_layers_win_and_every_value_knows_its_source(tmp_path):
+    file = tmp_path / "engine.yaml"
+    file.write_text(
+        "model: {model: from-file, seed: 1, dtype: float16}\nplugin: {logits_processors: [a]}\n"
+    )
+    env = {"FRAMEWORK_MODEL__SEED": "2", "FRAMEWORK_MODEL__DTYPE": "bfloat16", "PATH": "/x__y"}
+    resolved = resolve({"dtype": "float32"}, env=env, file=file, word="flag")
+    model = resolved.config.model
+    assert (model.model, model.seed, model.dtype) == ("from-file", 2, "float32")
+    assert resolved.config.plugin.logits_processors == ("a",)
+    sources = [resolved.provenance[f"model.{name}"] for name in ("model", "seed", "dtype")]
+    assert sources == [f"file {file}", "environment FRAMEWORK_MODEL__SEED", "flag"]
+    assert resolved.provenance["cache.page_size"] == "default"
+
+
+def test_lists_and_mappings_in_the_environment_are_yaml():
+    env = {
+        "FRAMEWORK_PLUGIN__LOGITS_PROCESSORS": "[a, b]",
+        "FRAMEWORK_PLUGIN__PLUGINS": '{"tokenizer:x": "m:X"}',
+        "FRAMEWORK_MODEL__REVISION": "0123",
+    }
+    config = resolve({"model": "m"}, env=env).config
+    assert config.plugin.logits_processors == ("a", "b")
+    assert config.plugin.plugins == {"tokenizer:x": "m:X"}
+    assert config.model.revision == "0123"
+
+
+@pytest.mark.parametrize(
+    ("keywords", "env", "words"),
+    [
+        ({}, {}, "model is missing"),
+        ({"model": "m", "sed": 1}, {}, "did you mean 'seed'"),
+        ({"model": 5}, {}, "model is invalid"),
+        ({"model": "m", "loop_depth": 3}, {}, r"(?s)loop_depth.*less than or equal to 2.*3"),
+        ({"model": "m"}, {"FRAMEWORK_MODEL__SED": "1"}, "FRAMEWORK_MODEL__SED"),
+        ({"model": "m"}, {"FRAMEWORK_MODLE__SEED": "1"}, "did you mean 'model'"),
+        ({"model": "m"}, {"FRAMEWORK_MODEL__SEED": "x"}, "environment FRAMEWORK_MODEL__SEED"),
+        ({"model": "m"}, {"FRAMEWORK_PLUGIN__PLUGINS": "{"}, "FRAMEWORK_PLUGIN__PLUGINS"),
+    ],
+)
+def test_a_bad_value_names_field_and_source(keywords, env, words):
+    with pytest.raises(ConfigError, match=words):
+        resolve(keywords, env=env)
+
+
+@pytest.mark.parametrize("text", ["[1]", "model: 5", "nope: {a: 1}", "{", "\xff"])
+def test_a_bad_file_names_itself(tmp_path, text):
+    file = tmp_path / "engine.yaml"
+    file.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"engine\.yaml"):
+        resolve({"model": "m"}, file=file)
+    with pytest.raises(ConfigError, match=r"missing\.yaml"):
+        resolve({"model": "m"}, file=tmp_path / "missing.yaml")
+
+
+def test_options_of_plugins_may_be_flat_or_nested():
+    given = {"executor.echo.delay": 1, "executor": {"echo": {"pages": 2}}, "a.b.c.d": 3}
+    assert nested_options(given) == {
+        "executor": {"echo": {"delay": 1, "pages": 2}},
+        "a": {"b": {"c.d": 3}},
+    }
+    for bad in ({"executor.echo": 1}, {"executor": 1}, {"executor": {"echo": 1}}, {"..x": 1}):
+        with pytest.raises(ConfigError, match="plugin_options"):
+            nested_options(bad)
