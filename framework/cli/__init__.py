@@ -5,6 +5,7 @@ from __future__ import annotations
 
 def main() -> None:
     """Entry point of the `framework` script; an expected error is a message, not a trace."""
+    import os
     import sys
 
     from framework.cli.app import build_app
@@ -14,4 +15,8 @@ def main() -> None:
         build_app()()
     except FrameworkError as error:
         print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of a pipe left; nothing more can be told, not even at interpreter exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)

@@ -5,12 +5,13 @@ A sub-command's module imports nothing heavy at its top; what it needs it import
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated
 
 import typer
 
-from framework.cli import explain, plugins
-from framework.cli.context import RootOptions, parse_plugins
+from framework.cli import chat, explain, generate, plugins
+from framework.cli.context import RootOptions, only_the_core, parse_options, parse_plugins
 
 
 def root(
@@ -24,15 +25,56 @@ def root(
             "--plugin", metavar="KIND:NAME=MODULE:ATTR", help="Add a plugin without packaging."
         ),
     ] = None,
+    plugin_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plugin-option", metavar="KIND.NAME.KEY=VALUE", help="Set an option of a plugin."
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Say what is chosen and how long it takes.")
+    ] = False,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
+    ] = False,
 ) -> None:
     """An LLM inference engine with a small core; everything else is a plugin."""
-    context.obj = RootOptions(no_plugins=no_plugins, plugins=parse_plugins(plugin or []))
+    level = logging.INFO if verbose else logging.WARNING
+    logging.basicConfig(level=level, format="%(message)s", force=True)
+    context.obj = RootOptions(
+        no_plugins=no_plugins,
+        plugins=parse_plugins(plugin or []),
+        options=parse_options(plugin_option or []),
+    )
+    if context.invoked_subcommand not in ("generate", "chat"):
+        _tell_what_to_install()
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
 
 
 def build_app() -> typer.Typer:
     """The whole command line."""
-    app = typer.Typer(name="framework", no_args_is_help=True, pretty_exceptions_enable=False)
+    app = typer.Typer(name="framework", invoke_without_command=True, pretty_exceptions_enable=False)
     app.callback()(root)
+    app.command("generate")(generate.generate)
+    app.command("chat")(chat.chat)
     app.add_typer(plugins.app, name="plugins")
     app.command("explain")(explain.explain)
     return app
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from framework import __version__
+
+        typer.echo(f"framework {__version__}")
+        _tell_what_to_install()
+        raise typer.Exit
+
+
+def _tell_what_to_install() -> None:
+    if only_the_core():
+        from framework.engine.build import INSTALL
+
+        typer.echo(f"only the core is installed; to run a model: {INSTALL}", err=True)

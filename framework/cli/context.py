@@ -16,10 +16,36 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RootOptions:
-    """no_plugins: first party only.  plugins: {"kind:name": "module:attr"}."""
+    """no_plugins: first party only.  plugins: {"kind:name": "module:attr"}.
+    options: {"kind.name.key": value}."""
 
     no_plugins: bool = False
     plugins: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict)
+
+
+def root_options(context: typer.Context) -> RootOptions:
+    """What the root options of this call say."""
+    options = context.find_root().obj
+    return options if isinstance(options, RootOptions) else RootOptions()
+
+
+def only_the_core() -> bool:
+    """Whether no installed distribution brings anything that could run a model."""
+    from importlib.metadata import entry_points
+
+    return not entry_points(group="framework.executors")
+
+
+def parse_options(texts: list[str]) -> dict[str, str]:
+    """Read `kind.name.key=value` options; ConfigError for another form."""
+    from framework.plugins.options import parse_option
+
+    options = {}
+    for text in texts:
+        kind, name, key, value = parse_option(text)
+        options[f"{kind}.{name}.{key}"] = value
+    return options
 
 
 def parse_plugins(texts: list[str]) -> dict[str, str]:
@@ -39,9 +65,10 @@ def parse_plugins(texts: list[str]) -> dict[str, str]:
 
 def registry_of(context: typer.Context) -> PluginRegistry:
     """The registry that environment and root options describe."""
+    from framework.config.plugin_options import nested_options
     from framework.plugins.policy import Policy
     from framework.plugins.registry import PluginRegistry
 
-    root = context.find_root().obj or RootOptions()
+    root = root_options(context)
     policy = Policy.from_env(os.environ, no_plugins=root.no_plugins)
-    return PluginRegistry(policy=policy, ad_hoc=root.plugins)
+    return PluginRegistry(policy=policy, ad_hoc=root.plugins, options=nested_options(root.options))

@@ -58,6 +58,7 @@ class _Layers:
 def resolve(
     keywords: Mapping[str, object],
     *,
+    defaults: Mapping[str, object] | None = None,
     env: Mapping[str, str] | None = None,
     file: Path | None = None,
     word: str = "keyword",
@@ -65,9 +66,12 @@ def resolve(
     """Build the configuration.
 
     keywords: field -> value, without sections; `word` is what to call them ("flag").
+    defaults: the same, for what the sections leave open or to replace their defaults.
     Raises ConfigError that names the field, its source, what was expected and near matches.
     """
     layers = _Layers()
+    for name, value in (defaults or {}).items():
+        layers.set(layers.owner[name], name, value, "default")
     if file is not None:
         _read_file(layers, file)
     _read_env(layers, env or {})

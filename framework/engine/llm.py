@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -72,7 +72,16 @@ class LLM:
     """
 
     def __init__(self, model: str | os.PathLike[str], **options: Unpack[LLMOptions]) -> None:
-        resolved = _resolve(model, dict(options))
+        self._start(_resolve(model, dict(options)))
+
+    @classmethod
+    def from_config(cls, resolved: Resolved) -> LLM:
+        """From a configuration that `framework.config.resolve.resolve` has put together."""
+        llm = cls.__new__(cls)
+        llm._start(resolved)
+        return llm
+
+    def _start(self, resolved: Resolved) -> None:
         self.config = resolved.config
         self.provenance = resolved.provenance
         self._template = self.config.model.template_text()
@@ -143,7 +152,7 @@ class LLM:
         sampling_params: SamplingParams | None = None,
         *,
         priority: int = 0,
-    ) -> Iterator[RequestOutput]:
+    ) -> Generator[RequestOutput, None, None]:
         """Outputs of one prompt as they come, each with what is new (OutputKind.DELTA).
 
         Validates at once, as `generate` does; runs as the iterator is advanced.  Closing the
@@ -260,7 +269,7 @@ class LLM:
             raise
         return done
 
-    def _stream(self, request: PreparedRequest) -> Iterator[RequestOutput]:
+    def _stream(self, request: PreparedRequest) -> Generator[RequestOutput, None, None]:
         client = self._engine.client
         try:
             with self._lock:

@@ -1,0 +1,142 @@
+"""`framework chat`: a conversation in the terminal."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from framework.cli import options
+from framework.cli.conversation import Conversation
+from framework.errors import EngineDeadError, FrameworkError
+
+if TYPE_CHECKING:
+    from framework.contracts.sampling import SamplingParams
+    from framework.engine.llm import LLM
+    from framework.engine.outputs import CompletionOutput
+
+HELP = "/reset starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
+
+
+def chat(
+    context: typer.Context,
+    model: options.Model = None,
+    system: Annotated[str | None, typer.Option(help="A system message.")] = None,
+    max_tokens: Annotated[
+        int | None, typer.Option(help="Most tokens of an answer; default: the context's rest.")
+    ] = None,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    seed: options.Seed = None,
+    stop: options.Stop = None,
+    dtype: options.Dtype = None,
+    max_model_len: options.MaxModelLen = None,
+    config: options.Config = None,
+    settings: options.Settings = None,
+) -> None:
+    """Talk to a model.  Lines from a pipe are questions, one each."""
+    flags = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    with options.make_llm(context, flags, config, settings) as llm:
+        sampling = {
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p,
+            "seed": seed,
+            "stop": stop or None,
+        }
+        params = options.make_params(llm, sampling).replace(max_tokens=max_tokens)
+        Chat(llm, params, Conversation(system)).run()
+
+
+class Chat:
+    """Reads questions from stdin and streams the answers to stdout; notices go to stderr."""
+
+    def __init__(self, llm: LLM, params: SamplingParams, conversation: Conversation) -> None:
+        self._llm = llm
+        self._params = params
+        self._conversation = conversation
+        self._terminal = sys.stdin.isatty()
+
+    def run(self) -> None:
+        """Until /exit or the end of the input.  A question that fails is told, and the
+        conversation goes on."""
+        if self._terminal:
+            _notice(HELP)
+        while (line := self._read()) is not None:
+            text = line.strip()
+            if text == "/exit":
+                return
+            if text == "/reset":
+                self._conversation.reset()
+                _notice("the conversation starts anew")
+            elif text.startswith("/"):
+                _notice(f"unknown command {text.split()[0]}: {HELP}")
+            elif text:
+                self._exchange(text)
+
+    def _read(self) -> str | None:
+        while True:
+            try:
+                return input("> " if self._terminal else "")
+            except EOFError:
+                return None
+            except UnicodeDecodeError:
+                _notice("that line is not valid text; it is left out")
+            except KeyboardInterrupt:
+                if not self._terminal:
+                    raise
+                _notice("\n" + HELP)
+
+    def _exchange(self, question: str) -> None:
+        self._conversation.ask(question)
+        try:
+            answer = self._answer()
+        except EngineDeadError:
+            raise
+        except FrameworkError as error:
+            self._conversation.take_back()
+            _notice(f"error: {error}")
+            return
+        self._conversation.answer(answer)
+
+    def _answer(self) -> str:
+        """Stream one answer; Ctrl-C keeps what has come so far."""
+        limit = self._llm.max_model_len - self._reserve()
+        prompt, dropped = self._conversation.fit(self._llm.render_chat, limit)
+        if dropped:
+            _notice(f"the context is full: {dropped} oldest exchange(s) were forgotten")
+        pieces: list[str] = []
+        stream = self._llm.stream(prompt, self._params)
+        try:
+            for output in stream:
+                [completion] = output.outputs
+                pieces.append(completion.text)
+                print(completion.text, end="", flush=True)
+                self._tell_end(completion)
+        except KeyboardInterrupt:
+            _notice("\nstopped")
+        finally:
+            stream.close()
+        return "".join(pieces)
+
+    def _reserve(self) -> int:
+        """Tokens kept free for the answer: what was asked for, at most half the context."""
+        length = self._llm.max_model_len
+        return min(self._params.max_tokens or length // 4, length // 2)
+
+    def _tell_end(self, completion: CompletionOutput) -> None:
+        if completion.finish_reason is None:
+            return
+        print(flush=True)
+        if completion.finish_reason == "length":
+            _notice("the answer was cut: max_tokens or the end of the context was reached")
+        elif completion.finish_reason == "error":
+            raise FrameworkError(f"the answer failed: {completion.stop_reason}")
+
+
+def _notice(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

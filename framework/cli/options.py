@@ -1,0 +1,96 @@
+"""Flags that several sub-commands share, and what they make of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from framework.cli.context import root_options
+from framework.errors import ConfigError
+
+if TYPE_CHECKING:
+    from framework.contracts.sampling import SamplingParams
+    from framework.engine.llm import LLM
+
+DEFAULT_MODEL = "demo"
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="An alias, a folder, a file or a hub id.",
+        show_default=DEFAULT_MODEL,
+    ),
+]
+Config = Annotated[
+    Path | None, typer.Option("--config", help="A YAML file with the engine's configuration.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Set any option of the engine."),
+]
+Dtype = Annotated[str | None, typer.Option(help="Element type, such as float32.")]
+MaxModelLen = Annotated[int | None, typer.Option(help="Longest sequence, in tokens.")]
+Temperature = Annotated[float | None, typer.Option(help="0 is greedy.")]
+TopP = Annotated[float | None, typer.Option(help="Nucleus: keep this much probability.")]
+TopK = Annotated[int | None, typer.Option(help="Keep the k most probable tokens.")]
+MinP = Annotated[float | None, typer.Option(help="Relative to the most probable token.")]
+Seed = Annotated[int | None, typer.Option(help="Makes the answer repeatable.")]
+Stop = Annotated[list[str] | None, typer.Option(help="A string that ends the answer.")]
+IgnoreEos = Annotated[bool, typer.Option("--ignore-eos", help="Go on after end-of-sequence.")]
+
+
+def make_llm(
+    context: typer.Context,
+    flags: Mapping[str, object],
+    config: Path | None,
+    settings: list[str] | None,
+) -> LLM:
+    """Load the engine.  flags: options of LLM; None leaves one to file, environment, default.
+
+    A model that is not given anywhere is the demo.
+    """
+    from framework.config.resolve import resolve
+    from framework.engine.llm import LLM
+
+    root = root_options(context)
+    keywords: dict[str, Any] = {name: v for name, v in flags.items() if v is not None}
+    keywords.update(_settings(settings or []))
+    if root.plugins:
+        keywords["plugins"] = root.plugins
+    if root.options:
+        keywords["plugin_options"] = root.options
+    if root.no_plugins:
+        keywords["no_plugins"] = True
+    defaults = {"model": DEFAULT_MODEL}
+    return LLM.from_config(
+        resolve(keywords, defaults=defaults, env=os.environ, file=config, word="flag")
+    )
+
+
+def make_params(llm: LLM, flags: Mapping[str, object]) -> SamplingParams:
+    """The model's recommendation, changed by the flags that are given."""
+    changes = {name: value for name, value in flags.items() if value is not None}
+    return llm.get_default_sampling_params().replace(**changes)
+
+
+def _settings(texts: list[str]) -> dict[str, object]:
+    import yaml
+
+    settings: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(
+                f"--set {text!r} is not understood", expected="FIELD=VALUE", found=text
+            )
+        try:
+            settings[name.strip()] = yaml.safe_load(value) if value[:1] in ("[", "{") else value
+        except yaml.YAMLError as error:
+            raise ConfigError(f"--set {name} is not JSON or YAML: {error}") from error
+    return settings
