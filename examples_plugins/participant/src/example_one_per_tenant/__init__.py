@@ -1,0 +1,47 @@
+"""A scheduler participant: a limit on how many requests of one tenant run at one time.
+
+Others of that tenant stand aside and block nobody.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel, Field
+
+from framework.contracts.participant import READY, Admission, SchedulerParticipant, Wait
+
+if TYPE_CHECKING:
+    from framework.core.request import Request
+
+
+class Options(BaseModel, extra="forbid"):
+    """most: requests of one tenant that run at one time."""
+
+    most: int = Field(default=1, ge=1)
+
+
+class TenantLimit(SchedulerParticipant):
+    """Counts who was let in and who left."""
+
+    Options = Options
+    attends_all: ClassVar[bool] = True
+
+    def __init__(self, options: Options | None = None) -> None:
+        super().__init__(options)
+        self._most = (options or Options()).most
+        self._inside: dict[str, set[str]] = {}
+
+    def _running(self, tenant: str) -> set[str]:
+        return self._inside.setdefault(tenant, set())
+
+    def admit(self, request: Request) -> Admission:
+        tenant = request.input.tenant
+        inside = self._running(tenant)
+        if request.id in inside or len(inside) < self._most:
+            inside.add(request.id)
+            return READY
+        return Wait("tenant limit", lambda: len(self._running(tenant)) < self._most)
+
+    def release(self, request: Request) -> None:
+        self._running(request.input.tenant).discard(request.id)
