@@ -50,10 +50,11 @@ def render(
             mend="set add_generation_prompt to False",
         )
     conversation = normalise_messages(messages, template)
+    functions = normalise_tools(tools)
     try:
         text = library.apply_chat_template(
             conversation,
-            tools=normalise_tools(tools),
+            tools=functions,
             chat_template=template,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,

@@ -52,7 +52,7 @@ class GgufTokenizerLoader(TokenizerLoader):
         with library_errors(head.path):
             from transformers import PreTrainedTokenizerFast
 
-            library = PreTrainedTokenizerFast(
+            library = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
                 tokenizer_object=backend,
                 chat_template=vocabulary.chat_template,
                 clean_up_tokenization_spaces=False,

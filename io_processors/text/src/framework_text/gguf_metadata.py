@@ -22,11 +22,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from framework.errors import ModelError
+
+T = TypeVar("T")
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -103,7 +105,7 @@ class GgufHead:
     def numbers(self, key: str) -> np.ndarray | None:
         return self._typed(key, np.ndarray, "an array of numbers")
 
-    def _typed(self, key: str, wanted: type, words: str) -> Any:
+    def _typed(self, key: str, wanted: type[T], words: str) -> T | None:
         value = self.metadata.get(key)
         if value is not None and not isinstance(value, wanted):
             raise self._wrong(key, words, value)

@@ -123,5 +123,4 @@ class Download:
                 found=f"no {', '.join(missing)}",
                 mend="run again to fetch the rest",
             )
-        files = tuple(folder / name for name in names)
-        return files
+        return tuple(folder / name for name in names)
