@@ -128,7 +128,11 @@ def _build(
             expected='"architectures": ["..."]',
             found=repr(names),
         )
-    query = ArchitectureQuery(architecture=names[0], config=context.model.config)
+    query = ArchitectureQuery(
+        architecture=names[0],
+        config=context.model.config,
+        trust_remote_code=context.model.trust_remote_code,
+    )
     chosen = select(context.registry, "model", query, operator=context.choices.get("model"))
     definition = cast(ModelDefinition, chosen.instance)
     if weights is not None and context.progress:

@@ -1,15 +1,20 @@
 """Steps of the torch runner: loop depth, drafts, prompt scores, errors of one row."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from framework.contracts.sampling import SamplingParams
-from framework.contracts.step import LateInputs
+from framework.contracts.step import KvOp, LateInputs
 from framework.errors import IntegrityError, UnsupportedError
 
 PROMPT = [5, 17, 80, 3, 41, 9, 66, 2, 11]
 RANDOM = SamplingParams(temperature=1.0, max_tokens=64, logprobs=0, seed=3)
+PENALTIES = SamplingParams(
+    temperature=0.0, max_tokens=64, repetition_penalty=1.5, frequency_penalty=2.0
+)
 
 
 def bits(*allowed: int) -> np.ndarray:
@@ -60,7 +65,7 @@ def test_a_third_step_in_flight_and_a_wrong_order_are_refused(model, drive) -> N
     assert driver.runner.finish(first, LateInputs()).step_id == 1
 
 
-@pytest.mark.parametrize("sampling", [None, RANDOM])
+@pytest.mark.parametrize("sampling", [None, RANDOM, PENALTIES])
 def test_drafts_never_change_the_tokens(model, drive, helpers, sampling) -> None:
     more = {} if sampling is None else {"sampling": sampling}
     plain = drive(model.files)
@@ -135,6 +140,31 @@ def test_prompt_scores_go_on_where_a_preemption_stopped_them(model, drive) -> No
     (part,) = driver.run((0, 11)).prompt_logprobs
     assert (part.start, len(part.logprobs)) == (6, 3)
     assert part.logprobs.ids[part.logprobs.offsets[:-1]].tolist() == PROMPT[6:]
+
+
+def test_a_prompt_position_is_scored_once_though_it_is_computed_again(model, drive) -> None:
+    sampling = SamplingParams(temperature=0.0, prompt_logprobs=0, max_tokens=8)
+    driver = drive(model.files)
+    driver.admit(0, PROMPT, sampling)
+    driver.run((0, 5))
+    driver.requests[0].computed = 2
+    (part,) = driver.run((0, 7)).prompt_logprobs
+    assert (part.start, len(part.logprobs)) == (6, 3)
+
+
+def test_an_owner_that_comes_without_a_release_inherits_nothing(model, drive, helpers) -> None:
+    scored = SamplingParams(temperature=0.0, prompt_logprobs=0, max_tokens=8)
+    driver = drive(model.files)
+    driver.admit(0, PROMPT, scored)
+    driver.admit(1, [-1])
+    driver.run((0, 9), (1, 1))
+    for slot in (0, 1):
+        driver.requests.pop(slot)
+        driver.admit(slot, PROMPT[:6], generation=2)
+    result = driver.run((0, 6), (1, 6))
+    assert not result.errors
+    assert result.prompt_logprobs == ()
+    assert helpers.tokens_of(result, 0) == helpers.tokens_of(result, 1)
 
 
 def test_prompt_scores_in_pieces_equal_the_whole(model, drive, monkeypatch) -> None:
@@ -309,3 +339,29 @@ def test_health_counts_steps_and_other_operations_are_refused(model, drive) -> N
     driver.runner.close()
     with pytest.raises(IntegrityError, match="closed"):
         driver.runner.submit(driver.plan((0, 1)))
+
+
+def test_copied_pages_hold_what_their_source_held_and_zeroed_ones_nothing(
+    model, drive, helpers
+) -> None:
+    driver = drive(model.files)
+    driver.admit(0, PROMPT)
+    driver.run((0, 9))
+    source = driver.runner._computer.batch.pages.groups[0][0]
+    driver.admit(1, PROMPT)
+    driver.requests[1].computed = 8
+    plan = driver.plan((1, 1))
+    target = plan.pages[0].ids
+    operations = (
+        KvOp("copy", 0, int(source[0]), int(target[0])),
+        KvOp("copy", 0, int(source[1]), int(target[1])),
+        KvOp("zero", 0, 0, int(target[2])),
+    )
+    ticket = driver.runner.submit(replace(plan, kv_ops=operations))
+    result = driver.runner.finish(ticket, LateInputs())
+    np.testing.assert_allclose(
+        helpers.whole(result.logprobs, 0), model.log_softmax(PROMPT)[-1], atol=1e-4
+    )
+    view = driver.runner._computer.cache.layers["layers.0"].view[int(target[2])]
+    assert view[0].any(), "the step writes after the operations"
+    assert not view[1:].any()
