@@ -193,6 +193,8 @@ def test_ties_at_the_border_of_top_k_and_top_p_keep_the_lowest_ids(make_bench, n
         SamplingParams(top_p=0.5),
         SamplingParams(top_p=0.999),
         SamplingParams(top_k=1500),
+        SamplingParams(top_k=1023),
+        SamplingParams(top_k=1024),
         SamplingParams(top_k=1024, top_p=0.9),
         SamplingParams(top_k=1025, top_p=0.9),
         SamplingParams(top_k=4000, top_p=0.95, min_p=0.1),
@@ -234,6 +236,41 @@ def test_a_slot_that_nobody_admitted_is_a_fault_of_ours(make_bench):
 def test_an_unknown_logprobs_mode_is_an_error_that_lists_the_modes(make_bench):
     with pytest.raises(ConfigError, match="processed_logits"):
         make_bench(4, mode="raw")
+
+
+def test_the_next_owner_of_a_slot_inherits_nothing(make_bench):
+    rich = {
+        "sampling": GREEDY.replace(
+            logit_bias={1: 50.0},
+            allowed_token_ids=[1, 2],
+            min_tokens=5,
+            presence_penalty=2.0,
+            frequency_penalty=2.0,
+            repetition_penalty=9.0,
+            logprobs=3,
+        ),
+        "stop_ids": (0,),
+        "bad_words": ((3,), (2, 0)),
+    }
+    wide = {"sampling": SamplingParams(temperature=2.0, top_k=2, top_p=0.1, min_p=0.5)}
+    logits = [4.0, 3.0, 2.0, 1.0]
+    for before in (rich, wide):
+        for drop in (True, False):
+            bench = make_bench(4)
+            bench.admit(0, prompt=[0], outputs=[0, 2], **before)
+            if drop:
+                bench.sampler.drop(0)
+            bench.admit(0, GREEDY, prompt=[0], outputs=[0, 2])
+            output = bench.sample([0], logits)
+            assert output.token_ids.tolist() == [0]
+            assert output.logprobs is None
+            # Without a filter left over, a hot draw reaches every token.
+            bench.admit(0, SamplingParams(temperature=2.0))
+            seen = set()
+            for position in range(1, 60):
+                seen |= set(bench.sample([0], logits, positions=[position]).token_ids.tolist())
+                bench.append(0, 0)
+            assert seen == {0, 1, 2, 3}
 
 
 def test_no_rows_give_no_tokens(make_bench):

@@ -11,6 +11,7 @@ import torch
 from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.sampling import SamplingParams
 from framework.core.random import uniforms
+from framework_torch.sampler import pick
 
 GREEDY = SamplingParams(temperature=0)
 VOCAB = 1003  # no multiple of a vector's width
@@ -129,6 +130,21 @@ def test_the_pick_is_the_inverse_of_the_cumulative_distribution_in_vocabulary_or
         bench.append(0, 0)
 
 
+def test_a_draw_takes_the_token_whose_interval_holds_the_number_even_at_its_ends(monkeypatch):
+    for mass, u, expected in [
+        ([1, 1, 2], 0.0, 0),
+        ([1, 1, 2], 0.25, 1),
+        ([1, 1, 2], 0.5, 2),
+        ([1, 1, 2], 0.49, 1),
+        ([0, 5, 0], 0.0, 1),
+        ([0, 5, 0], 1 - 2**-53, 1),
+        *[([2**50, extra, 0, 0], 1 - 2**-53, 1) for extra in range(1, 9)],
+    ]:
+        monkeypatch.setattr(pick, "uniforms", lambda seeds, positions, u=u: np.array([u]))
+        found = pick.draw(torch.tensor([mass]), np.zeros(1, np.uint64), np.zeros(1, np.int64))
+        assert found.tolist() == [expected]
+
+
 def test_nan_and_masked_rows_end_with_their_own_error_and_touch_nobody(make_bench):
     rng = np.random.default_rng(6)
     logits = rng.normal(0, 2, (6, VOCAB)).astype(np.float32)
@@ -220,14 +236,16 @@ def test_processors_see_slots_and_outputs_and_come_before_the_penalties(make_ben
 
 
 def test_a_processor_that_raises_ends_only_the_request_it_raised_for(make_bench):
-    bench = make_bench(10, processors=[Adds(broken=(1,))])
+    bench = make_bench(10, mode="processed_logits", processors=[Adds(broken=(1,))])
     for slot in range(3):
-        bench.admit(slot, GREEDY, outputs=[slot + 3])
+        bench.admit(slot, GREEDY.replace(logprobs=0), outputs=[slot + 3])
     output = bench.sample([0, 1, 2], np.zeros((3, 10)))
     assert list(output.errors) == [1]
     assert "Adds" in output.errors[1]
     assert "out of order" in output.errors[1]
     assert output.token_ids[[0, 2]].tolist() == [4, 6]
+    # What the failed call had already changed was undone before the second.
+    assert output.logprobs.values.tolist() == [100, 100]
 
 
 def test_a_processor_that_refuses_a_request_ends_it_at_its_first_token(make_bench):

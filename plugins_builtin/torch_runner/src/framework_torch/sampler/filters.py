@@ -87,7 +87,7 @@ def _cut(mass: torch.Tensor, top_k: I64, top_p: F64, width: int) -> npt.NDArray[
     held = reached[:, -1]
     unlimited = on_device(top_k == vocab, mass)
     share = torch.where(unlimited, mass.sum(1), held - reached.gather(1, beyond).squeeze(1))
-    needed = (share.double() * on_device(top_p, mass)).ceil_().long().clamp_(min=1)
+    needed = (share.double() * on_device(top_p, mass)).ceil_().long()  # >= 1
     # The most tokens that can go while what stays still holds `needed`.
     surplus = held - torch.minimum(needed, share)
     dropped = torch.searchsorted(reached, surplus.unsqueeze(1), right=True) - 1

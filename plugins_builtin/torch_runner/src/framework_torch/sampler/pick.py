@@ -21,7 +21,6 @@ def draw(mass: torch.Tensor, seeds: npt.NDArray[np.uint64], positions: I64) -> t
     """
     cumulative = mass.cumsum(1)
     total = cumulative[:, -1]
+    # u <= 1 - 2^-53, and for such u the product rounds to less than the total, whatever that is.
     target = (total.double() * on_device(uniforms(seeds, positions), mass)).long()
-    # u * total may round up to total itself.
-    target = torch.minimum(target, total - 1)
     return torch.searchsorted(cumulative, target.unsqueeze(1), right=True).squeeze(1)
