@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from framework.contracts.model import Parameter
+from framework_torch.gguf.transforms import LLAMA_ROPE_PERMUTE, undo_rope_permute
 from framework_torch.models.config import DecoderConfig
 
 if TYPE_CHECKING:
@@ -13,27 +14,16 @@ if TYPE_CHECKING:
 
 # Tensors in files that carry nothing: older checkpoints stored the rotary frequencies.
 IGNORED = (".rotary_emb.inv_freq",)
-ROTARY_QK = "rotary_qk"
-
-
-def undo_rotary(tensor: torch.Tensor, head_size: int) -> torch.Tensor:
-    """Rows of q or k from interleaved pairs, as GGUF's llama family has them, to halves.
-
-    tensor: [heads * head_size, ...] or [heads * head_size].  Within a head, row 2 i + j of
-    the file is row j * head_size / 2 + i here.
-    """
-    rows, *rest = tensor.shape
-    pairs = tensor.reshape(rows // head_size, head_size // 2, 2, *rest)
-    return pairs.transpose(1, 2).reshape(rows, *rest)
 
 
 def transforms(config: DecoderConfig) -> Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]]:
     """By the name in `Parameter.gguf_transform`: (tensor, index of the part) -> tensor."""
 
-    def rotary_qk(tensor: torch.Tensor, part: int) -> torch.Tensor:
-        return undo_rotary(tensor, config.head_size) if part < 2 else tensor
+    def rotary(tensor: torch.Tensor, part: int) -> torch.Tensor:
+        """q and k, the first two parts, were permuted; v was not."""
+        return undo_rope_permute(tensor, len(tensor) // config.head_size) if part < 2 else tensor
 
-    return {ROTARY_QK: rotary_qk}
+    return {LLAMA_ROPE_PERMUTE: rotary}
 
 
 def parameter_table(config: DecoderConfig) -> tuple[Parameter, ...]:
@@ -82,7 +72,7 @@ def _layer(config: DecoderConfig, index: int) -> Iterator[Parameter]:
             shard_axis=0,
             quantizable=kind == "weight",
             lora_targets=qkv if kind == "weight" else (),
-            gguf_transform=ROTARY_QK if config.family.gguf_rotary else None,
+            gguf_transform=LLAMA_ROPE_PERMUTE if config.family.gguf_rotary else None,
         )
     if config.family.qk_norm:
         for part in "qk":
