@@ -6,6 +6,8 @@ import pytest
 
 from framework.config.plugin_options import nested_options
 from framework.config.resolve import resolve
+from framework.config.sections import EngineConfig
+from framework.engine.llm_options import LLMOptions
 from framework.errors import ConfigError
 
 
@@ -73,3 +75,10 @@ def test_options_of_plugins_may_be_flat_or_nested():
     for bad in ({"executor.echo": 1}, {"executor": 1}, {"executor": {"echo": 1}}, {"..x": 1}):
         with pytest.raises(ConfigError, match="plugin_options"):
             nested_options(bad)
+
+
+def test_the_options_of_llm_are_the_fields_of_all_sections():
+    sections = [field.annotation for field in EngineConfig.model_fields.values()]
+    fields = [name for section in sections for name in section.model_fields]
+    assert len(fields) == len(set(fields))
+    assert {"model", *LLMOptions.__annotations__} == set(fields)

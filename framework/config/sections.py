@@ -72,10 +72,12 @@ class SchedulerConfig(Section):
 
 
 class ExecutionConfig(Section):
-    """executor, platform, attention_backend: names of plugins; None lets selection choose.
+    """executor, model_runner, platform, attention_backend: names of plugins; None lets
+    selection choose.
     logprobs_mode: what log-probabilities are taken of."""
 
     executor: str = "in_process"
+    model_runner: str | None = None
     platform: str | None = None
     attention_backend: str | None = None
     tensor_parallel_size: int = Field(default=1, ge=1)

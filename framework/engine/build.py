@@ -169,6 +169,7 @@ def _context(
     logits_processors: tuple[str, ...],
 ) -> RunnerContext:
     choices = {
+        "model_runner": config.execution.model_runner,
         "platform": config.execution.platform,
         "attention_backend": config.execution.attention_backend,
     }

@@ -6,12 +6,13 @@ import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.arguments import conversations, per_prompt
 from framework.engine.build import build_engine
 from framework.engine.defaults import default_sampling
+from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.progress import GenerationProgress
 from framework.engine.prompts import Prompt, split_prompts
 from framework.errors import InputError, UnsupportedError
@@ -23,40 +24,6 @@ if TYPE_CHECKING:
     from framework.engine.outputs import RequestOutput
 
 Message = Mapping[str, Any]
-
-
-class LLMOptions(TypedDict, total=False):
-    """Options of `LLM` beside the model; framework/config/sections.py has their meaning."""
-
-    tokenizer: str | os.PathLike[str] | None
-    dtype: str
-    seed: int
-    max_model_len: int | None
-    revision: str | None
-    token: str | None
-    trust_remote_code: bool
-    chat_template: str | None
-    load_format: str
-    quantization: str | None
-    max_num_seqs: int
-    max_num_batched_tokens: int
-    kv_cache_memory_bytes: int | None
-    page_size: int | None
-    enable_prefix_caching: bool
-    enable_chunked_prefill: bool
-    scheduling_policy: str
-    loop_depth: int
-    executor: str
-    platform: str | None
-    attention_backend: str | None
-    tensor_parallel_size: int
-    enforce_eager: bool
-    logprobs_mode: str
-    plugins: Mapping[str, str]
-    plugin_options: Mapping[str, Any]
-    logits_processors: Sequence[str]
-    scheduler_participants: Sequence[str]
-    no_plugins: bool
 
 
 class LLM:
@@ -72,7 +39,7 @@ class LLM:
     """
 
     def __init__(self, model: str | os.PathLike[str], **options: Unpack[LLMOptions]) -> None:
-        self._start(_resolve(model, dict(options)))
+        self._start(resolve_options(model, dict(options)))
 
     @classmethod
     def from_config(cls, resolved: Resolved) -> LLM:
@@ -283,18 +250,6 @@ class LLM:
         finally:
             with self._lock:
                 client.drop([request.request_id])
-
-
-def _resolve(model: str | os.PathLike[str], options: dict[str, Any]) -> Resolved:
-    from framework.config.resolve import resolve
-
-    options["model"] = model
-    for name in ("model", "tokenizer"):
-        if isinstance(options.get(name), os.PathLike):
-            options[name] = os.fspath(options[name])
-    if not isinstance(options.get("dtype", ""), str):
-        options["dtype"] = str(options["dtype"]).removeprefix("torch.")
-    return resolve(options, env=os.environ)
 
 
 def _refuse_adapter(lora_request: object) -> None:

@@ -1,0 +1,58 @@
+"""The options of `LLM`: a flat list of the fields of all configuration sections."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+if TYPE_CHECKING:
+    from framework.config.resolve import Resolved
+
+
+class LLMOptions(TypedDict, total=False):
+    """Options of `LLM` beside the model; framework/config/sections.py has their meaning."""
+
+    tokenizer: str | os.PathLike[str] | None
+    dtype: str
+    seed: int
+    max_model_len: int | None
+    revision: str | None
+    token: str | None
+    trust_remote_code: bool
+    chat_template: str | None
+    load_format: str
+    quantization: str | None
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    kv_cache_memory_bytes: int | None
+    page_size: int | None
+    enable_prefix_caching: bool
+    enable_chunked_prefill: bool
+    scheduling_policy: str
+    loop_depth: int
+    executor: str
+    model_runner: str | None
+    platform: str | None
+    attention_backend: str | None
+    tensor_parallel_size: int
+    enforce_eager: bool
+    logprobs_mode: str
+    plugins: Mapping[str, str]
+    plugin_options: Mapping[str, Any]
+    logits_processors: Sequence[str]
+    scheduler_participants: Sequence[str]
+    no_plugins: bool
+
+
+def resolve_options(model: str | os.PathLike[str], options: dict[str, Any]) -> Resolved:
+    """The configuration of keywords and environment.  Raises ConfigError."""
+    from framework.config.resolve import resolve
+
+    options["model"] = model
+    for name in ("model", "tokenizer"):
+        if isinstance(options.get(name), os.PathLike):
+            options[name] = os.fspath(options[name])
+    if not isinstance(options.get("dtype", ""), str):
+        options["dtype"] = str(options["dtype"]).removeprefix("torch.")
+    return resolve(options, env=os.environ)
