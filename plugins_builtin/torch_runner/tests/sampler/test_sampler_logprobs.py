@@ -61,6 +61,17 @@ def test_raw_modes_ignore_whatever_changes_the_logits(make_bench, naive_log_soft
         np.testing.assert_allclose(entry.values, expected[entry.ids], atol=1e-5)
 
 
+def test_processed_log_probabilities_keep_their_digits_at_a_low_temperature(
+    make_bench, naive_log_softmax
+):
+    logits = np.array([20.0, 20.0 - 2**-16, 20.0 - 2**-15, 3.0], np.float32)
+    bench = make_bench(4, mode="processed_logprobs")
+    bench.admit(0, SamplingParams(logprobs=-1, temperature=2e-5))
+    entry = bench.sample([0], logits).logprobs
+    expected = naive_log_softmax(logits.astype(np.float64) / 2e-5)
+    np.testing.assert_allclose(entry.values, expected[entry.ids], rtol=1e-5, atol=1e-5)
+
+
 def test_ties_are_listed_by_id_and_share_their_rank(make_bench):
     bench = make_bench(2000)
     logits = np.zeros(2000)

@@ -191,16 +191,18 @@ def test_nan_under_a_mask_never_reaches_the_log_probabilities(make_bench):
         {"repetition_penalty": 5e-324},
         {"logit_bias": {1: 3.4e38, 2: 3.4e38}},
         {"logit_bias": {1: -3.4e38}, "temperature": 1e-5},
+        {"logit_bias": {1: 3.4e38}, "temperature": 1e-5},
         {"temperature": 1e-5, "top_p": 1e-300, "min_p": 1.0},
     ],
 )
 def test_extreme_parameters_give_a_token_and_finite_numbers(make_bench, extreme):
-    bench = make_bench(5, mode="processed_logits")
-    bench.admit(0, SamplingParams(logprobs=-1, **extreme), prompt=[0, 1, 2], outputs=[3, 1])
-    output = bench.sample([0], [50.0, -50.0, 0.0, 1e-30, -1e-30])
-    assert output.errors == {}
-    assert 0 <= output.token_ids[0] < 5
-    assert np.isfinite(output.logprobs.values).all()
+    for mode in ("processed_logits", "processed_logprobs"):
+        bench = make_bench(5, mode=mode)
+        bench.admit(0, SamplingParams(logprobs=-1, **extreme), prompt=[0, 1, 2], outputs=[3, 1])
+        output = bench.sample([0], [50.0, -50.0, 0.0, 1e-30, -1e-30])
+        assert output.errors == {}
+        assert 0 <= output.token_ids[0] < 5
+        assert np.isfinite(output.logprobs.values).all()
 
 
 class Adds(LogitsProcessor):

@@ -120,8 +120,8 @@ class Sampler:
         z = self._draw(logits, best, drawn, slots, positions, tokens)
 
         if saved is None and len(asked):
-            shift = (maxima / self._params.temperature[slots]).astype(np.float32)
-            saved = self._logprobs.after(logits, z, asked, drawn, shift)
+            origin = maxima / self._params.temperature[slots].astype(np.float64)
+            saved = self._logprobs.after(logits, z, asked, drawn, origin)
         entries, rows = self._entries(saved, asked, tokens, slots, errors)
         tokens[list(errors)] = 0
         return SamplerOutput(

@@ -19,6 +19,7 @@ from framework.errors import ConfigError
 from framework_torch.sampler.rows import on_device, take, which
 
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 
 
 MODES = get_args(LogprobsMode)
@@ -40,19 +41,24 @@ class LogprobsStage:
         return take(logits, asked).clone()
 
     def after(
-        self, logits: torch.Tensor, z: torch.Tensor | None, asked: I64, drawn: I64, shift: F32
+        self, logits: torch.Tensor, z: torch.Tensor | None, asked: I64, drawn: I64, origin: F64
     ) -> torch.Tensor:
         """The logits that the tokens of `asked` were picked from, float32 [len(asked), V].
 
-        z: [M, V] of the rows `drawn`, relative to their maximum; shift: float32 [N], the
-        maximum over the temperature of every row, to be added again.
+        z: [M, V] of the rows `drawn`, relative to `origin`, float64 [N]: the maximum of each
+        row over its temperature.  It is added again where logits are asked for; in
+        log-probabilities it cancels, and adding it would only cost digits.
         """
         values = logits.index_select(0, on_device(asked, logits))
         both = np.intersect1d(asked, drawn)
-        if z is not None and len(both):
-            source = take(z, np.searchsorted(drawn, both))
-            restored = source + on_device(shift[both], z).unsqueeze(1)
-            values.index_copy_(0, on_device(np.searchsorted(asked, both), z), restored)
+        if z is None or not len(both):
+            return values
+        restored = z.index_select(0, on_device(np.searchsorted(drawn, both), z))
+        if not self._normalised:
+            limit = np.finfo(np.float32).max
+            shift = origin[both].clip(-limit, limit).astype(np.float32)
+            restored += on_device(shift, z).unsqueeze(1)
+        values.index_copy_(0, on_device(np.searchsorted(asked, both), z), restored)
         return values
 
     def values(self, logits: torch.Tensor) -> tuple[torch.Tensor, npt.NDArray[np.bool_]]:
