@@ -6,17 +6,16 @@ All variants come from `DecoderConfig`; there is no class per architecture.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.model import AttentionLayer, ForwardContext
 from framework_torch.models.config import DecoderConfig
-from framework_torch.models.layers import ACTIVATIONS, Linear, RMSNorm, rotate
+from framework_torch.models.layers import ACTIVATIONS, Embedding, Linear, RMSNorm, rotate
 from framework_torch.models.rope import inverse_frequencies
 
 Angles = tuple[torch.Tensor, torch.Tensor]
@@ -50,7 +49,7 @@ class Layer(nn.Module):
         """x [T, hidden] -> [T, hidden]."""
         x = x + self._attention(self.input_norm(x), angles, context)
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
-        return x + self.down(self.activation(gate) * up)
+        return cast(torch.Tensor, x + self.down(self.activation(gate) * up))
 
     def _attention(self, x: torch.Tensor, angles: Angles, context: ForwardContext) -> torch.Tensor:
         size = self.config.head_size
@@ -61,7 +60,7 @@ class Layer(nn.Module):
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = rotate(q, *angles), rotate(k, *angles)
-        return self.output(context.attend(self.name, q, k, v).flatten(1))
+        return cast(torch.Tensor, self.output(context.attend(self.name, q, k, v).flatten(1)))
 
 
 class Decoder(nn.Module):
@@ -72,10 +71,7 @@ class Decoder(nn.Module):
         self.config = config
         self.vocab_size = config.vocab_size
         self.max_model_len: int | None = config.rope.longest
-        self.embedding = nn.Module()
-        self.embedding.weight = nn.Parameter(
-            torch.empty(config.vocab_size, config.hidden), requires_grad=False
-        )
+        self.embedding = Embedding(config.vocab_size, config.hidden)
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
         self.norm = RMSNorm(config.hidden, config.norm_eps)
         self.head = Linear(config.hidden, config.vocab_size, bias=False)
@@ -101,7 +97,7 @@ class Decoder(nn.Module):
         }
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        return F.embedding(ids, self.embedding.weight)
+        return cast(torch.Tensor, self.embedding(ids))
 
     def forward(
         self,
@@ -125,7 +121,7 @@ class Decoder(nn.Module):
         return (hidden, tapped) if taps else hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.head(hidden).float()
+        return cast(torch.Tensor, self.head(hidden)).float()
 
     def _angles(self, positions: torch.Tensor, dtype: torch.dtype) -> Angles:
         """cos and sin [T, 1, head_size / 2].  Positions are exact in float32 up to 2**24."""

@@ -45,6 +45,17 @@ class Linear(nn.Module):
         return F.linear(x, self.weight, self.bias)
 
 
+class Embedding(nn.Module):
+    """ids [T] -> [T, size]."""
+
+    def __init__(self, count: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(count, size), requires_grad=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return F.embedding(ids, self.weight)
+
+
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Turn pairs (i, i + size / 2) of x [T, heads, size] by the angles of cos, sin
     [T, 1, size / 2]."""

@@ -48,7 +48,7 @@ class SafetensorsLoader(WeightLoader):
     """Folders as Transformers' `save_pretrained` writes them."""
 
     def answer(self, query: WeightQuery) -> Answer:
-        reasons = []
+        reasons: list[tuple[str, object, str]] = []
         others = [path.name for path in query.files if path.suffix != SUFFIX]
         dummy = query.load_format == "dummy"
         if query.load_format not in ("auto", "safetensors", "dummy"):
@@ -169,7 +169,7 @@ def _open(path: Path) -> Any:
     from safetensors import SafetensorError, safe_open
 
     try:
-        return safe_open(path, framework="pt", device="cpu").__enter__()
+        return safe_open(path, framework="pt", device="cpu")
     except (SafetensorError, OSError, ValueError) as error:
         size = path.stat().st_size if path.is_file() else "no such file"
         raise ModelError(
