@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -65,6 +66,8 @@ class Chat:
         """Until /exit or the end of the input.  A question that fails is told, and the
         conversation goes on."""
         if self._terminal:
+            with suppress(ImportError):
+                import readline  # noqa: F401  (input() then edits lines and has a history)
             _notice(HELP)
         while (line := self._read()) is not None:
             text = line.strip()
@@ -83,6 +86,8 @@ class Chat:
             try:
                 return input("> " if self._terminal else "")
             except EOFError:
+                if self._terminal:
+                    _notice("")
                 return None
             except UnicodeDecodeError:
                 _notice("that line is not valid text; it is left out")

@@ -73,7 +73,7 @@ class SchedulerConfig(Section):
 
 class ExecutionConfig(Section):
     """executor, model_runner, platform, attention_backend: names of plugins; None lets
-    selection choose.
+    selection choose.  enforce_eager: accepted; this release knows no other way to run.
     logprobs_mode: what log-probabilities are taken of."""
 
     executor: str = "in_process"

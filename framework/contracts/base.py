@@ -79,22 +79,24 @@ Answer = Supported | Rejected
 _MISSING: Any = object()
 
 
-def versioned(*, since: str, neutral: Any = _MISSING, default: Any = _MISSING) -> Any:
+def versioned(
+    *, since: str, neutral: Any = _MISSING, default: Any = _MISSING, secret: bool = False
+) -> Any:
     """A dataclass field that carries the contract version it came with.
 
     A candidate written for a version before `since` (the lower end of its contract range, or
     `knows` in its manifest) is rejected without being asked, unless the value equals
     `neutral`: then an old plugin cannot tell the difference.
     The neutral value is also the default unless `default` is given; without either the
-    field is required.
+    field is required.  A secret stays out of the query's repr, hence out of messages.
     """
     metadata: dict[str, Any] = {"since": since}
     if neutral is not _MISSING:
         metadata["neutral"] = neutral
     value = default if default is not _MISSING else neutral
     if value is _MISSING:
-        return dataclasses.field(metadata=metadata)
-    return dataclasses.field(default=value, metadata=metadata)
+        return dataclasses.field(metadata=metadata, repr=not secret)
+    return dataclasses.field(default=value, metadata=metadata, repr=not secret)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

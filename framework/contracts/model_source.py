@@ -17,7 +17,7 @@ class ModelQuery(Query):
 
     name: str = versioned(since="1.0")
     revision: str | None = versioned(since="1.0", neutral=None)
-    token: str | None = versioned(since="1.0", neutral=None)
+    token: str | None = versioned(since="1.0", neutral=None, secret=True)
     want_weights: bool = versioned(since="1.0", neutral=True)
 
 

@@ -92,6 +92,7 @@ class OutputProcessor:
         ended: list[Ended] = []
         for part in step.prompt_logprobs:
             self._take_prompt(step, part)
+        offsets, ids = step.token_offsets.tolist(), step.token_ids.tolist()
         for row, internal in enumerate(step.request_ids):
             end = ends.get(row)
             if end is not None:
@@ -99,7 +100,7 @@ class OutputProcessor:
             state = self._by_internal.get(internal)
             if state is None:
                 continue
-            low, high = int(step.token_offsets[row]), int(step.token_offsets[row + 1])
+            low, high = offsets[row], offsets[row + 1]
             completion = state.completions[internal]
             # Siblings may hit what the first one computed; after a preemption a request
             # hits its own pages.  Neither is what the user asks for.
@@ -107,7 +108,7 @@ class OutputProcessor:
                 state.num_cached = int(step.cached[row])
             asked = completion.logprobs is not None
             stopped = completion.take(
-                step.token_ids[low:high].tolist(),
+                ids[low:high],
                 self._logprobs(step, low, high) if asked else [],
                 end,
             )

@@ -12,6 +12,7 @@ import pytest
 from framework import LLM, InputError, SamplingParams
 from framework.contracts.base import Contract
 from framework.contracts.hooks import HookSpecs, hookimpl
+from framework.contracts.model_source import ModelQuery
 from framework.errors import ConfigError, EngineDeadError, ModelError, PluginError, UnsupportedError
 from framework.testing.fake_model import MODEL, fake_plugins
 
@@ -347,3 +348,7 @@ def test_hooks_hear_of_requests(monkeypatch, tmp_path):
         ("2", "abort", 1),
         ("closed",),
     ]
+
+
+def test_the_token_is_not_in_the_query_s_repr():
+    assert "hf_secret" not in repr(ModelQuery(name="m", token="hf_secret"))
