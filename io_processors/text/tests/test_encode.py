@@ -45,9 +45,13 @@ def reference(smollm_path: Path):  # type: ignore[no-untyped-def]
     """Transformers' own reading of the file, with the pre-tokenizer of the model's own
     tokenizer.json: Transformers does not know the name "smollm" and does not split digits."""
     from tokenizers import pre_tokenizers
-    from transformers import AutoTokenizer
+    from transformers import PreTrainedTokenizerFast
+    from transformers.integrations.gguf import convert_gguf_tokenizer, get_gguf_tokenizer
 
-    library = AutoTokenizer.from_pretrained(smollm_path.parent, gguf_file=smollm_path.name)
+    # What AutoTokenizer.from_pretrained(gguf_file=...) calls, without its ten seconds.
+    architecture, tokenizer, _ = get_gguf_tokenizer(str(smollm_path))
+    backend, _ = convert_gguf_tokenizer(architecture, tokenizer)
+    library = PreTrainedTokenizerFast(tokenizer_object=backend)
     library.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Digits(individual_digits=True),

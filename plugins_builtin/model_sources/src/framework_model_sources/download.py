@@ -40,7 +40,7 @@ class Download:
         try:
             folder = self._snapshot(wanted, offline=False)
         except Exception as error:
-            raise model_error(error, self.name.repo, self.query) from error
+            raise model_error(error, self.name.repo, self.query, fetching=True) from error
         return folder, self._present(folder, weights)
 
     def _list(self) -> list[str]:

@@ -20,11 +20,19 @@ def is_unreachable(error: Exception) -> bool:
     return isinstance(error, OfflineModeIsEnabled | ConnectionError) or _is_transport(error)
 
 
-def model_error(error: Exception, repo: str, query: ModelQuery) -> ModelError:
-    """One clear error for whatever a download raised."""
+def model_error(
+    error: Exception, repo: str, query: ModelQuery, *, fetching: bool = False
+) -> ModelError:
+    """One clear error for whatever a download raised.
+
+    fetching: the hub had answered before, so a lost connection broke off a download.
+    """
     if isinstance(error, ModelError):
         return error
     message, mend = _words(error, repo, query)
+    if fetching and is_unreachable(error):
+        message = f"the connection broke while {repo} was fetched"
+        mend = "run again: the download is resumed"
     return ModelError(message, found=_first_line(error, query), mend=mend)
 
 
