@@ -114,6 +114,7 @@ class OutputProcessor:
             )
             if completion.finish_reason is not None:
                 del self._by_internal[internal]
+                state.num_running -= 1
                 reason, count = completion.finish_reason, len(completion.token_ids)
                 ended.append(Ended(request_id=internal, reason=reason, num_output_tokens=count))
             if stopped and end is None:

@@ -89,7 +89,11 @@ class CompletionState:
 
 
 class RequestState:
-    """A request and its outputs.  `completions`: by internal request id, in order of index."""
+    """A request and its outputs.
+
+    completions: by internal request id, in order of index.  num_running: those that have not
+    ended; whoever ends one counts it down.
+    """
 
     def __init__(self, request: PreparedRequest, tokenizer: Tokenizer) -> None:
         self.request = request
@@ -98,6 +102,7 @@ class RequestState:
             engine_input.request_id: self._completion(index, tokenizer)
             for index, engine_input in enumerate(request.inputs)
         }
+        self.num_running = len(self.completions)
         wanted = request.sampling.prompt_logprobs is not None
         self.prompt_logprobs: list[LogprobsAt | None] | None = (
             [None] * len(request.prompt_token_ids) if wanted else None
@@ -133,7 +138,7 @@ class RequestState:
 
     @property
     def finished(self) -> bool:
-        return all(c.finish_reason is not None for c in self.completions.values())
+        return self.num_running == 0
 
     def tick(self, tokens: int) -> None:
         """Note the times of the first token and of the end."""
@@ -145,9 +150,9 @@ class RequestState:
     def output(self) -> RequestOutput | None:
         """The next output of this request, or None when there is nothing to tell."""
         finished = self.finished
-        states = list(self.completions.values())
         if self.kind is OutputKind.FINAL_ONLY and not finished:
             return None
+        states = list(self.completions.values())
         if not any(state.news for state in states):
             return None
         if self.kind is OutputKind.DELTA:
