@@ -97,13 +97,16 @@ def select(
     operator: str | None = None,
     ranking: Sequence[str] = (),
     on_failure: OnFailure = "warn",
+    stop_at_first: bool = False,
 ) -> Selection:
     """Choose a plugin of `kind` that can serve `query`.
 
     operator: the operator's choice, `name` or `name@distribution`; then only that one is
     imported and asked.  ranking: names, best first; unknown ones are ignored.  on_failure:
     what a candidate that fails does when the operator did not choose it; "raise" where
-    falling back to another would be worse than not starting.
+    falling back to another would be worse than not starting.  stop_at_first: candidates after
+    the first that supports are not imported; for kinds whose late candidates are costly to
+    ask.  The choice is the same.
 
     Raises SelectionError with all reasons when the choice, or every candidate, cannot
     serve; PluginError for a choice that is unknown, denied or fails, and for two claims to
@@ -114,7 +117,14 @@ def select(
         row = _ask(registry, record, query)
         others = [Row(record=r) for r in registry.records(kind) if r is not record]
         return _take(kind, row, [row, *others], f"chosen {kind} {operator!r} cannot serve")
-    table = ask_all(registry, kind, query, ranking=ranking, on_failure=on_failure)
+    table = ask_all(
+        registry,
+        kind,
+        query,
+        ranking=ranking,
+        on_failure=on_failure,
+        stop_at_first=stop_at_first,
+    )
     best = next((row for row in table if isinstance(row.answer, Supported)), None)
     if best is None:
         raise SelectionError(
@@ -136,14 +146,21 @@ def ask_all(
     *,
     ranking: Sequence[str] = (),
     on_failure: OnFailure = "warn",
+    stop_at_first: bool = False,
 ) -> list[Row]:
-    """Ask every candidate; rows in the order of preference, then those not asked."""
+    """Ask every candidate; rows in the order of preference, then those not asked.
+
+    stop_at_first: ask none after the first that supports.
+    """
     ranks = {name: position for position, name in reversed(list(enumerate(ranking)))}
     candidates = sorted(
         registry.candidates(kind), key=lambda r: (ranks.get(r.name, len(ranks)), *by_rank(r))
     )
-    table = []
+    table: list[Row] = []
     for record in candidates:
+        if stop_at_first and any(isinstance(row.answer, Supported) for row in table):
+            table.append(Row(record=record))
+            continue
         try:
             table.append(_ask(registry, record, query))
         except PluginError as error:

@@ -41,6 +41,18 @@ def test_platform_ranking_comes_before_rank(house, query):
     assert select(registry, "thing", query(size=1)).record.name == "a"
 
 
+def test_stopping_at_the_first_chooses_the_same_and_imports_no_more(house, query):
+    """With stop_at_first the choice is the same and later candidates are not imported."""
+    house.thing("big", "d0", limit=1, rank=9)
+    house.thing("a", "d1", limit=10, rank=5)
+    late = house.thing("b", "d2", limit=100, rank=1)
+    registry = house.registry()
+    chosen = select(registry, "thing", query(size=5), stop_at_first=True)
+    assert verdicts(chosen) == {"big": "rejected", "a": "chosen", "b": "not asked"}
+    assert late not in sys.modules
+    assert select(registry, "thing", query(size=50), stop_at_first=True).record.name == "b"
+
+
 def test_operators_choice_comes_first_and_is_the_only_import(house, query):
     """A choice wins over ranking and rank, and no other candidate is imported."""
     other = house.thing("a", "d1", rank=9)

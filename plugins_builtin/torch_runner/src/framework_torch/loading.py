@@ -133,7 +133,14 @@ def _build(
         config=context.model.config,
         trust_remote_code=context.model.trust_remote_code,
     )
-    chosen = select(context.registry, "model", query, operator=context.choices.get("model"))
+    chosen = select(
+        context.registry,
+        "model",
+        query,
+        operator=context.choices.get("model"),
+        # A definition that asks a large library is not imported for a model served natively.
+        stop_at_first=True,
+    )
     definition = cast(ModelDefinition, chosen.instance)
     if weights is not None and context.progress:
         from framework_torch.progress import with_progress

@@ -140,3 +140,27 @@ def test_a_progress_bar_changes_nothing(tiny, context, capsys) -> None:
     info = TorchRunner().load(context(tiny("llama").files, progress=True))
     assert info.vocab_size == 96
     assert capsys.readouterr().out == ""
+
+
+def test_a_native_model_loads_without_transformers(tiny) -> None:
+    """In a process of its own: whatever imports transformers costs seconds of every start."""
+    import subprocess
+    import sys
+
+    code = f"""
+import pathlib, sys
+from framework.contracts.model_runner import RunnerContext
+from framework.contracts.model_source import ModelFiles
+from framework.plugins.registry import PluginRegistry
+from framework_torch.runner import TorchRunner
+from framework_torch.weights.safetensors_loader import SafetensorsLoader
+root = pathlib.Path({str(tiny("llama").root)!r})
+files = tuple(root.glob("*.safetensors"))
+model = ModelFiles(name="m", root=root, weights=files, format="safetensors",
+                   config=SafetensorsLoader().config(root, files)[0])
+TorchRunner().load(RunnerContext(model=model, registry=PluginRegistry(), dtype="auto",
+                                 max_slots=2, max_step_tokens=8, max_model_len=None))
+print("transformers" in sys.modules)
+"""
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
