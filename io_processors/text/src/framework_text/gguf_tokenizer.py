@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from framework.errors import ModelError
 from framework_text.bytes_of_tokens import TokenDecoder, byte_level_decoder, token_decoder
-from framework_text.gguf_metadata import MEND
+from framework_text.gguf_head import MEND
 from framework_text.gguf_pretokenizers import build, find_pre_tokenizer
 from framework_text.gguf_vocabulary import GgufVocabulary, TokenType
 

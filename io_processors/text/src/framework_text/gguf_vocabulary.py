@@ -8,7 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from framework.errors import ModelError
-from framework_text.gguf_metadata import MEND, GgufHead
+from framework_text.gguf_head import MEND, GgufHead
 
 # How chat models end a turn.  Files often name only the end of a document as EOS.
 _END_OF_TURN = (

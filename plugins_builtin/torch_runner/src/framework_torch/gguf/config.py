@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from framework.errors import ModelError
-from framework_text.gguf_metadata import MEND, GgufHead
+from framework_text.gguf_head import MEND, GgufHead
 from framework_text.gguf_vocabulary import end_ids, token_ids
 
 Extra = Callable[["Keys"], dict[str, Any]]

@@ -12,7 +12,7 @@ from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ModelError
 
 if TYPE_CHECKING:
-    from framework_text.gguf_metadata import GgufHead
+    from framework_text.gguf_head import GgufHead
 
 FORMATS = ("auto", "gguf", "dummy")
 
@@ -76,7 +76,7 @@ def _heads(root: Path, files: tuple[Path, ...]) -> list[GgufHead]:
 
 def _joined(heads: list[GgufHead]) -> GgufHead:
     """The metadata of the first part with the tensors of all."""
-    from framework_text.gguf_metadata import GgufHead
+    from framework_text.gguf_head import GgufHead
 
     tensors = {name: info for head in heads for name, info in head.tensors.items()}
     return GgufHead(heads[0].path, heads[0].metadata, tensors)

@@ -10,7 +10,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from framework.errors import ModelError
-from framework_text.gguf_metadata import MEND, GgufHead, TensorInfo
+from framework_text.gguf_head import MEND, GgufHead, TensorInfo
 
 # Read as they are.  The rest is dequantized, or is not a weight.
 _PLAIN = {
