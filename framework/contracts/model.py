@@ -24,10 +24,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchitectureQuery(Query):
-    """architecture: first of `architectures` in the configuration.  config: all of it."""
+    """architecture: first of `architectures` in the configuration.  config: all of it.
+    trust_remote_code: the operator lets the model bring code of its own."""
 
     architecture: str = versioned(since="1.0")
     config: Mapping[str, Any] = versioned(since="1.0")
+    trust_remote_code: bool = versioned(since="1.0", neutral=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

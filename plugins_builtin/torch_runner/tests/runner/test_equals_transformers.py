@@ -105,3 +105,13 @@ def test_bfloat16_weights_computed_in_float32_equal_the_same_weights_upcast(
     np.testing.assert_allclose(
         helpers.whole(result.logprobs, 0), upcast.log_softmax(prompt(0))[-1], atol=1e-4
     )
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_narrow_types_stay_near_float32(tiny, drive, helpers, dtype) -> None:
+    model = tiny("qwen3")
+    driver = drive(model.files, dtype=dtype)
+    driver.admit(0, prompt(0))
+    result = driver.run((0, PROMPTS[0]))
+    right = model.log_softmax(prompt(0))[-1]
+    np.testing.assert_allclose(helpers.whole(result.logprobs, 0), right, atol=0.2)

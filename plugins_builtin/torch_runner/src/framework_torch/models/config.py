@@ -14,6 +14,8 @@ from framework_torch.models.rope import Rope, RopeError, read_rope
 
 ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 LARGEST = 2**31 - 1
+# Far beyond any model; a damaged number must not build layers until memory ends.
+MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +62,12 @@ class _Reader:
             Rejection(code=key, field=f"config.{key}", found=found, needed=needed, remedy=remedy)
         )
 
-    def size(self, key: str, default: int | None = None) -> int:
-        """A positive integer; 1 stands in after a rejection."""
+    def size(self, key: str, default: int | None = None, most: int = LARGEST) -> int:
+        """An integer in [1, most]; 1 stands in after a rejection."""
         value = self.get(key)
         value = default if value is None else value
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= LARGEST:
-            self.reject(key, value, "an integer > 0", "correct the model's config.json")
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most:
+            self.reject(key, value, f"an integer in [1, {most}]", "correct the model's config.json")
             return 1
         return value
 
@@ -95,7 +97,7 @@ def read_config(family: Family, config: Mapping[str, Any]) -> DecoderConfig | tu
     heads = reader.size("num_attention_heads")
     kv_heads = reader.size("num_key_value_heads", default=heads)
     hidden = reader.size("hidden_size")
-    layers = reader.size("num_hidden_layers")
+    layers = reader.size("num_hidden_layers", most=MOST_LAYERS)
     head_size = reader.size("head_dim", default=family.head_dim or hidden // heads)
     activation = reader.get("hidden_act", "silu")
     if activation not in ACTIVATIONS:

@@ -23,6 +23,14 @@ _NEEDS: Mapping[str, tuple[str, ...]] = {
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor"),
 }
+_YARN_NUMBERS = (
+    "factor",
+    "attention_factor",
+    "beta_fast",
+    "beta_slow",
+    "mscale",
+    "mscale_all_dim",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +85,11 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
         _positive(f"{key}.{name}", values.get(name))
     if variant == "yarn":
         values["factor"] = values.get("factor") or longest / trained
-        _positive(f"{key}.factor", values["factor"])
+        for name in _YARN_NUMBERS:
+            if values.get(name) is not None:
+                _positive(f"{key}.{name}", values[name])
+        if theta <= 1:
+            raise RopeError(f"{key}.rope_theta", theta, "a number > 1")
     return Rope(
         variant=variant, theta=float(theta), trained=trained, extended=longest, values=values
     )
