@@ -1,0 +1,152 @@
+"""What a third party writes, installed into a folder of its own, is found through its entry
+points and works; nothing in the workspace knows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ("logits_processor", "scheduling_policy", "participant")
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory):
+    """The folder into which pip installed the examples."""
+    target = tmp_path_factory.mktemp("site")
+    source = tmp_path_factory.mktemp("source")
+    folders = []
+    for name in EXAMPLES:
+        # A copy, because building writes into the source folder.
+        folder = source / name
+        subprocess.run(["cp", "-r", str(ROOT / "examples_plugins" / name), folder], check=True)
+        folders.append(str(folder))
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    subprocess.run([*pip, "--target", str(target), *folders], check=True, timeout=200)
+    return target
+
+
+@pytest.fixture
+def run(installed):
+    """Runs a script, or a command line after `-m framework`, beside the installed examples."""
+
+    def go(*arguments, script=None, env=None):
+        command = ["-c", textwrap.dedent(script)] if script else ["-m", "framework", *arguments]
+        found = subprocess.run(
+            [sys.executable, *command],
+            env={**os.environ, "PYTHONPATH": str(installed), **(env or {})},
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+        assert found.returncode == 0, found.stderr
+        return found.stdout
+
+    return go
+
+
+def listed(run, **env):
+    rows = json.loads(run("plugins", "list", "--json", env=env))
+    rows = rows if isinstance(rows, list) else rows["plugins"]
+    return {row["name"]: row for row in rows}
+
+
+def test_examples_are_listed_with_their_distribution(run):
+    rows = listed(run)
+    assert rows["shortest_first"]["distribution"] == "framework-example-shortest-first"
+    assert rows["shortest_first"]["state"] == "discovered"
+    for name in ("ban_tokens", "tenant_limit"):
+        assert rows[name]["state"] == "denied", "it sees requests, so it must be named first"
+
+
+def test_naming_an_example_admits_it(run):
+    rows = listed(run, FRAMEWORK_PLUGINS="+tenant_limit, +logits_processor:ban_*")
+    assert rows["tenant_limit"]["state"] == rows["ban_tokens"]["state"] == "discovered"
+    assert listed(run, FRAMEWORK_PLUGINS="")["shortest_first"]["state"] == "denied"
+
+
+def test_the_policy_serves_the_shortest_prompt_first(run):
+    out = run(
+        script="""
+        from framework import LLM, SamplingParams
+        from framework.testing.fake_model import MODEL, fake_plugins
+
+        with LLM(
+            MODEL, plugins=fake_plugins(), executor="echo",
+            scheduling_policy="shortest_first", max_num_seqs=1,
+        ) as llm:
+            prompts = ["a long prompt", "short", "middling"]
+            outputs = llm.generate(prompts, SamplingParams(max_tokens=30), use_tqdm=False)
+            print([o.outputs[0].text for o in outputs])
+            order = sorted(outputs, key=lambda o: o.metrics.first_token_time)
+            print([o.prompt for o in order])
+        """
+    )
+    texts, order = out.strip().splitlines()
+    assert texts == "['a long prompt', 'short', 'middling']"
+    assert order == "['short', 'middling', 'a long prompt']"
+
+
+def test_the_participant_limits_what_runs_at_one_time(run):
+    out = run(
+        script="""
+        from framework import LLM, SamplingParams
+        from framework.testing.fake_model import MODEL, fake_plugins
+
+        most = 0
+        with LLM(
+            MODEL, plugins=fake_plugins(), executor="echo",
+            scheduler_participants=["tenant_limit"],
+            plugin_options={"scheduler_participant.tenant_limit.most": 2},
+        ) as llm:
+            step = llm._engine.client.core.step
+            def watched():
+                global most
+                outputs = step()
+                most = max(most, outputs.stats.running)
+                return outputs
+            llm._engine.client.core.step = watched
+            outputs = llm.generate(["abc"] * 6, SamplingParams(max_tokens=30), use_tqdm=False)
+            print([o.outputs[0].text for o in outputs], most)
+        """
+    )
+    assert out.strip() == f"{['abc'] * 6} 2"
+
+
+def test_the_logits_processor_bans_tokens_of_its_request_alone(run, tmp_path):
+    out = run(
+        script=f"""
+        from pathlib import Path
+        from tests.parity.tiny import make_tiny
+        from framework import LLM, InputError, SamplingParams
+
+        folder = Path({str(tmp_path)!r})
+        references = make_tiny("llama", folder).references
+        prompt, tokens = references[0].prompt, references[0].tokens
+        greedy = dict(temperature=0, max_tokens=len(tokens), ignore_eos=True)
+        with LLM(folder, logits_processors=["ban_tokens"], dtype="float32") as llm:
+            banned = SamplingParams(**greedy, extra_args={{"ban_tokens": [tokens[0]]}})
+            plain = SamplingParams(**greedy)
+            outputs = llm.generate([prompt, prompt], [plain, banned], use_tqdm=False)
+            answers = [list(o.outputs[0].token_ids) for o in outputs]
+            print(answers[0] == tokens, tokens[0] in answers[1])
+            try:
+                bad = SamplingParams(**greedy, extra_args={{"ban_tokens": "x"}})
+                llm.generate([prompt], bad, use_tqdm=False)
+            except InputError as error:
+                print(error.parameter)
+        """,
+        env={"PYTHONPATH": os.pathsep.join([str(ROOT), *_target(run)])},
+    )
+    assert out.split() == ["True", "False", "extra_args"]
+
+
+def _target(run):
+    """The folder that `run` puts on the path."""
+    return [run(script="import os; print(os.environ['PYTHONPATH'])").strip()]

@@ -1,0 +1,84 @@
+"""SmolLM2-135M-Instruct gives transformers' tokens, in float32, greedily."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.parity.prompts import MIN_GAP, OUTPUT_TOKENS
+
+SAMPLE = slice(0, None, 6)
+
+
+def ask(llm, rows, **more):
+    from framework import SamplingParams
+
+    sampling = SamplingParams(
+        temperature=0, max_tokens=OUTPUT_TOKENS, ignore_eos=True, logprobs=0, **more
+    )
+    return llm.generate([row["prompt"] for row in rows], sampling, use_tqdm=False)
+
+
+def check(rows, outputs):
+    for row, output in zip(rows, outputs, strict=True):
+        answer = output.outputs[0]
+        assert list(answer.token_ids) == row["tokens"], row["text"]
+        for token, entry, true in zip(row["tokens"], answer.logprobs, row["logprobs"], strict=True):
+            assert entry[token].logprob == pytest.approx(true, abs=1e-4)
+
+
+def test_goldens_are_enough_and_clear(goldens):
+    assert len(goldens) >= 32
+    assert all(len(row["tokens"]) == OUTPUT_TOKENS for row in goldens)
+    assert all(row["gap"] >= MIN_GAP for row in goldens)
+
+
+def test_prompts_are_tokenized_as_by_transformers(demo, goldens):
+    tokenizer = demo.get_tokenizer()
+    for row in goldens:
+        assert tokenizer.encode(row["text"]) == row["prompt"], row["text"]
+
+
+def test_a_sample_equals_transformers_in_a_mixed_batch(demo, goldens):
+    check(goldens[SAMPLE], ask(demo, goldens[SAMPLE]))
+
+
+def test_one_alone_equals_transformers(demo, goldens):
+    check(goldens[:1], ask(demo, goldens[:1]))
+
+
+@pytest.mark.long
+def test_all_equal_transformers_batched_and_alone(demo, goldens):
+    check(goldens, ask(demo, goldens))
+    for row in goldens:
+        check([row], ask(demo, [row]))
+
+
+@pytest.mark.long
+def test_the_goldens_are_what_transformers_says_now(goldens):
+    from tests.parity.make_goldens import compute
+
+    again = compute()
+    assert [row["tokens"] for row in again["rows"]] == [row["tokens"] for row in goldens]
+
+
+def test_sixty_four_requests_with_a_cache_for_twelve_equal_each_alone(demo, goldens):
+    """Mixed lengths; after that the pool is as it was at the start."""
+    from framework import LLM, SamplingParams
+
+    lengths = [4 + (7 * k) % 29 for k in range(64)]
+    prompts = [goldens[k % 40]["prompt"][:40] for k in range(64)]
+    sampling = [SamplingParams(temperature=0, max_tokens=n, ignore_eos=True) for n in lengths]
+    with LLM("demo", dtype="float32", max_model_len=80, num_pages=61) as llm:
+        outputs = llm.generate(prompts, sampling, use_tqdm=False)
+        assert llm.stats.preemptions > 0
+        assert llm.stats.pages_used == 0
+        llm.check_integrity()
+    alone = demo.generate(prompts[:6], sampling[:6], use_tqdm=False)
+    assert [len(o.outputs[0].token_ids) for o in outputs] == lengths
+    for k, output in enumerate(outputs):
+        tokens = list(output.outputs[0].token_ids)
+        golden = goldens[k % 40]
+        if len(golden["prompt"]) <= 40:
+            assert tokens == golden["tokens"][: lengths[k]]
+    for one, many in zip(alone, outputs, strict=False):
+        assert list(one.outputs[0].token_ids) == list(many.outputs[0].token_ids)
