@@ -2,6 +2,9 @@
 
 import torch
 
+from framework_torch.models.definition import DecoderDefinition
+from framework_torch.weights.safetensors_loader import SafetensorsLoader
+
 
 class OwnValues:
     """A context in which every token attends only itself: the result is its own v."""
@@ -10,8 +13,9 @@ class OwnValues:
         return v.repeat_interleave(q.shape[1] // v.shape[1], dim=1)
 
 
-def test_two_spans_of_layers_equal_the_whole_and_taps_show_what_lies_between(drive, tiny) -> None:
-    model = drive(tiny("llama").files).runner._loaded.model
+def test_two_spans_of_layers_equal_the_whole_and_taps_show_what_lies_between(tiny) -> None:
+    files = tiny("llama").files
+    model = DecoderDefinition().build(files, SafetensorsLoader().open(files), "float32", 0)
     positions = torch.arange(5)
     with torch.inference_mode():
         start = model.embed(torch.tensor([4, 8, 15, 16, 23]))
