@@ -52,10 +52,12 @@ class ModelConfig(Section):
 
 
 class CacheConfig(Section):
-    """kv_cache_memory_bytes: None leaves it to the platform.  page_size: tokens per page,
-    None leaves it to the attention backend."""
+    """kv_cache_memory_bytes: None leaves it to the platform.  num_pages: pages of the cache,
+    whatever memory they take, one of them the null page; None: what the memory allows.
+    page_size: tokens per page, None leaves it to the attention backend."""
 
     kv_cache_memory_bytes: int | None = Field(default=None, ge=1)
+    num_pages: int | None = Field(default=None, ge=2)
     page_size: int | None = Field(default=None, ge=1)
     enable_prefix_caching: bool = True
 

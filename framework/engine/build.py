@@ -208,6 +208,7 @@ def _core(
         max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
         max_model_len=config.model.max_model_len,
         page_tokens=config.cache.page_size,
+        num_pages=config.cache.num_pages,
         loop_depth=config.scheduler.loop_depth,
         enable_prefix_caching=config.cache.enable_prefix_caching,
         enable_chunked_prefill=config.scheduler.enable_chunked_prefill,

@@ -19,6 +19,7 @@ from framework.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
+    from framework.contracts.messages import EngineStats
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
@@ -166,6 +167,16 @@ class LLM:
     def max_model_len(self) -> int:
         """Most tokens of a sequence, prompt and output together."""
         return self._engine.client.core.max_model_len
+
+    @property
+    def stats(self) -> EngineStats:
+        """Running and waiting requests, pages, hits of the prefix cache, preemptions."""
+        return self._engine.client.core.stats
+
+    def check_integrity(self) -> None:
+        """Raises IntegrityError if any count of the engine is wrong.  For tests."""
+        with self._lock:
+            self._engine.client.core.check_integrity()
 
     def reset_prefix_cache(self) -> bool:
         """Forget all cached prefixes; False if the engine could not."""

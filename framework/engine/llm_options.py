@@ -26,6 +26,7 @@ class LLMOptions(TypedDict, total=False):
     max_num_seqs: int
     max_num_batched_tokens: int
     kv_cache_memory_bytes: int | None
+    num_pages: int | None
     page_size: int | None
     enable_prefix_caching: bool
     enable_chunked_prefill: bool

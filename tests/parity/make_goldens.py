@@ -18,7 +18,7 @@ def compute() -> dict[str, Any]:
     rows = []
     unsure = 0
     for prompt in PROMPTS:
-        reference = greedy(model, tokenizer(prompt)["input_ids"], OUTPUT_TOKENS)
+        reference = greedy(model, tokenizer.encode(prompt), OUTPUT_TOKENS)
         if reference.gap < MIN_GAP:
             unsure += 1
             continue

@@ -32,7 +32,7 @@ def test_goldens_are_enough_and_clear(goldens):
     assert all(row["gap"] >= MIN_GAP for row in goldens)
 
 
-def test_prompts_are_tokenized_as_by_transformers(demo, goldens):
+def test_prompts_are_tokenized_as_when_the_references_were_made(demo, goldens):
     tokenizer = demo.get_tokenizer()
     for row in goldens:
         assert tokenizer.encode(row["text"]) == row["prompt"], row["text"]

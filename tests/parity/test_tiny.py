@@ -33,9 +33,7 @@ def engine(tiny):
 def params(**more):
     from framework import SamplingParams
 
-    return SamplingParams(
-        temperature=0, max_tokens=OUTPUT_TOKENS, ignore_eos=True, **more
-    )
+    return SamplingParams(temperature=0, max_tokens=OUTPUT_TOKENS, ignore_eos=True, **more)
 
 
 def ask(llm, references, sampling=None):
