@@ -15,7 +15,7 @@ from framework.errors import EngineDeadError
 if TYPE_CHECKING:
     import pluggy
 
-    from framework.contracts.messages import EngineInput, EngineOutputs
+    from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
@@ -29,6 +29,9 @@ class Core(Protocol):
     max_model_len: int
     vocab_size: int
 
+    @property
+    def stats(self) -> EngineStats: ...
+    def check_integrity(self) -> None: ...
     def add(self, entry: EngineInput) -> None: ...
     def abort(self, request_ids: Iterable[str]) -> None: ...
     def has_work(self) -> bool: ...

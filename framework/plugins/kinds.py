@@ -101,7 +101,7 @@ KINDS: tuple[Kind, ...] = (
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
     _row("model", "model:ModelDefinition", {W}, ONE),
     _row("model_source", "model_source:ModelSource", {F}, ONE),
-    _row("weight_loader", "weight_loader:WeightLoader", {W}, ONE),
+    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE),
     _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE),
     _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP),
     _row("kernel", None, {W}, MANY),

@@ -1,12 +1,16 @@
 """Before a model serves: is it really computed rightly with our attention?
 
-    1 observed     three tokens at positions 0 1 2, each attending to itself alone
-    2 alone        the same with the tokens turned round and the middle one exchanged: the other
-                   two must not notice, or something besides attention mixes tokens
-    3 in full      our embedding, decoder and head with a causal attention in plain torch, against
-                   Transformers' own forward with its own attention
+    1 observed   three tokens at positions 0 1 2, each attending to itself alone
+    2 alone      the same with the tokens turned round and the middle one exchanged: the other two
+                 must not notice, or something besides attention mixes tokens
+    3 whole      Transformers' own forward from token ids, with the attention of 1, must give the
+                 logits that our embedding, decoder and head give
+    4 attention  Transformers' own forward with its own attention; then each attention module once
+                 more, with what it was given there, and causal attention in plain torch
 
-It costs four passes over three tokens, and no more for a long model than for a short one.
+Attention is compared layer by layer because rounding grows on the way through a 16-bit model,
+most of all where it moves a token to another expert.  Together it costs four passes over three
+tokens, however long the model's sequences are.
 """
 
 from __future__ import annotations
@@ -22,14 +26,14 @@ from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.model import Model
 from framework.errors import FrameworkError, UnsupportedError
 from framework_torch.hf import interface
+from framework_torch.hf.interface import MaskRule
 from framework_torch.hf.limits import longest_sequence
 from framework_torch.hf.model import TransformersDecoder, run_decoder
 from framework_torch.hf.observe import Observer
 
 TOKENS = 3
 # Relative to the root mean square of what is compared; only rounding may differ.
-TOLERANCE = {torch.float32: 1e-3}
-TOLERANCE_HALF = 0.1
+TOLERANCE, TOLERANCE_HALF = 1e-3, 0.05
 # Rules of masks are looked at up to here if the model names no length.
 DEFAULT_LENGTH = 1 << 16
 
@@ -81,7 +85,8 @@ def _verified(causal_lm: Any) -> TransformersDecoder:
     model.vocab_size = model.logits(first).shape[-1]
     if model.vocab_size > len(table):
         raise _not_ours(f"an embedding of each of {model.vocab_size} tokens", len(table))
-    _check_in_full(model, ids)
+    _check_whole(model, ids, first)
+    _check_attention(model, ids)
     return model
 
 
@@ -111,41 +116,75 @@ def _check_alone(decoder: nn.Module, hidden: torch.Tensor, expected: list[torch.
             )
 
 
-def _check_in_full(model: TransformersDecoder, ids: torch.Tensor) -> None:
-    causal_lm = model.causal_lm
-    interface.use(causal_lm, interface.EAGER)
-    try:
-        expected = causal_lm(input_ids=ids[None], use_cache=False).logits[0].float()
-    finally:
-        interface.use(causal_lm, interface.NAME)
-    params = {name: layer.params for name, layer in model.attention_layers("float32").items()}
-    hidden = model(model.embed(ids), torch.arange(len(ids), device=ids.device), _Plain(params))
+def _check_whole(model: TransformersDecoder, ids: torch.Tensor, hidden: torch.Tensor) -> None:
+    """hidden: of our own pass over `ids`, from embedding to final norm."""
+    with interface.attending(Observer(longest=0, examine=False)):
+        expected = model.causal_lm(input_ids=ids[None], use_cache=False).logits[0].float()
     found = model.logits(hidden)
-    if not _close(expected, found, hidden.dtype):
+    if not _close(expected, found):
         raise _not_ours(
-            "the logits of Transformers' own attention",
+            "the logits of Transformers' own forward",
             f"logits that differ by up to {(expected - found).abs().max():.3g}",
         )
 
 
-def _close(one: torch.Tensor, other: torch.Tensor, dtype: torch.dtype | None = None) -> bool:
-    tolerance = TOLERANCE.get(dtype or one.dtype, TOLERANCE_HALF)
+def _check_attention(model: TransformersDecoder, ids: torch.Tensor) -> None:
+    calls: list[tuple[nn.Module, Any, Any, torch.Tensor]] = []
+
+    def note(module: nn.Module, args: Any, options: Any, result: Any) -> None:
+        calls.append((module, args, options, _first(result)))
+
+    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in model.facts]
+    interface.use(model.causal_lm, interface.EAGER)
+    try:
+        model.causal_lm(input_ids=ids[None], use_cache=False)
+    finally:
+        interface.use(model.causal_lm, interface.NAME)
+        for hook in hooks:
+            hook.remove()
+    if {module for module, *_ in calls} != set(model.facts):
+        raise _not_ours("attention modules that are called as modules", "other calls")
+    for module, args, options, expected in calls:
+        facts = model.facts[module]
+        with interface.attending(Plain(facts.params)):
+            found = _first(module(*args, **options))
+        if not _close(expected, found):
+            raise _not_ours(
+                "the result of Transformers' own attention",
+                f"in {facts.name} results that differ by up to "
+                f"{(expected - found).abs().max():.3g}",
+            )
+
+
+def _first(result: Any) -> torch.Tensor:
+    tensor: torch.Tensor = result[0] if isinstance(result, tuple) else result
+    return tensor
+
+
+def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    tolerance = TOLERANCE if one.dtype == torch.float32 else TOLERANCE_HALF
     one, other = one.float(), other.float()
-    return float((one - other).square().mean().sqrt()) <= tolerance * float(
-        one.square().mean().sqrt()
-    )
+    error, size = (x.square().mean().sqrt() for x in (one - other, one))
+    return bool(error <= tolerance * size)
 
 
 @dataclass(frozen=True, slots=True)
-class _Plain:
-    """Causal attention over the tokens of one call, in the steps and the types in which
-    Transformers' modelling code does it, so that 16-bit models round alike."""
+class Plain:
+    """Causal attention over the tokens of one call, in the steps and types in which Transformers'
+    modelling code mostly does it."""
 
-    params: Mapping[str, AttentionParams]
+    params: AttentionParams
 
-    def attend(self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        params = self.params[layer]
-        group = q.shape[1] // k.shape[1]
+    def attend(
+        self,
+        module: nn.Module,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        mask: Any,
+        options: Mapping[str, Any],
+    ) -> torch.Tensor:
+        params, group = self.params, q.shape[1] // k.shape[1]
         q = q.transpose(0, 1)
         k, v = (part.repeat_interleave(group, dim=1).transpose(0, 1) for part in (k, v))
         scores = torch.matmul(q, k.transpose(1, 2)) * params.scale
@@ -163,6 +202,9 @@ class _Plain:
         else:
             weights = scores.softmax(-1)
         return torch.matmul(weights.to(v.dtype), v).transpose(0, 1)
+
+    def mask(self, rule: MaskRule, queries: int, keys: int) -> torch.Tensor | None:
+        return None
 
 
 def _not_ours(expected: object, found: object) -> UnsupportedError:

@@ -44,8 +44,8 @@ class TransformersDecoder(nn.Module):
         self.max_model_len = max_model_len
         # In tuples and dictionaries, so that torch does not count the modules twice.
         self._decoder = (decoder,)
-        self._facts = dict(facts)
-        self._blocks = _blocks(decoder, self._facts)
+        self.facts = dict(facts)
+        self._blocks = _blocks(decoder, self.facts)
         self._head = (_with_decoder(causal_lm, decoder, _Given(output_class)),)
 
     def attention_layers(self, cache_dtype: str) -> Mapping[str, AttentionLayer]:
@@ -60,7 +60,7 @@ class TransformersDecoder(nn.Module):
                 num_heads=facts.num_heads,
                 params=facts.params,
             )
-            for facts in self._facts.values()
+            for facts in self.facts.values()
         }
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
@@ -94,7 +94,7 @@ class TransformersDecoder(nn.Module):
         tapped: dict[int, torch.Tensor] = {}
         hooks = [self._blocks[tap].register_forward_hook(_keep(tapped, tap)) for tap in taps]
         try:
-            with attending(_Step(context, self._facts)):
+            with attending(_Step(context, self.facts)):
                 result = run_decoder(self._decoder[0], hidden, positions)
         finally:
             for hook in hooks:
