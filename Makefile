@@ -28,8 +28,9 @@ $(CORE_VENV)/ready: constraints.txt pyproject.toml
 demo: $(VENV)/ready
 	$(BIN)/framework generate --model demo --chat --temperature 0 --max-tokens 64 "$(QUESTION)"
 
+# What test-core has run already is not run again.
 test: test-core $(VENV)/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --ignore tests/core --ignore tests/engine
 
 test-core: $(CORE_VENV)/ready
 	$(CORE_VENV)/bin/python -m pytest tests/core tests/engine tests/without_torch.py
