@@ -1,15 +1,21 @@
 """Kind `kv_cache_spec`: what one layer keeps of the past, and who manages its pages.
 
-A *spec* is a frozen value, one per layer.  Layers with equal specs form a group, which
-shares page tables.  A *cache manager type* decides, for the groups of one spec class,
-which pages a request needs, may reuse and may give back.
+A *spec* is a frozen value, one per layer.  Layers with equal specs form groups, which share
+page tables.  A *cache manager type* decides, for the groups of one spec class, which pages a
+request needs, may reuse and may give back.  A spec without a manager of its own is served by
+that of its nearest base class: one that keeps too much is slow, but right.
+
+    page table   | null | null | page | page | page |      a windowed group in mid-request
+                 0      dropped       ^ still read   held
 """
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import ClassVar
 
 from framework.contracts.base import Contract
@@ -19,15 +25,30 @@ DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVCacheSpec:
-    """Base of all specs."""
+    """Base of all specs.
+
+    tokens_per_state: tokens that one stored state stands for: 1 for attention, 4 where every
+    four tokens are compressed into one, 1/2 where each token leaves two.
+    """
+
+    tokens_per_state: Fraction = Fraction(1)
+
+    def state_bytes(self) -> int:
+        """Bytes of one state of one layer."""
+        raise NotImplementedError
 
     def page_bytes(self, page_tokens: int) -> int:
         """Bytes of one page of one layer, for a page of `page_tokens` tokens."""
-        raise NotImplementedError
+        return math.ceil(page_tokens / self.tokens_per_state) * self.state_bytes()
 
-    def max_pages(self, length: int, page_tokens: int) -> int:
-        """Most pages that a request of `length` tokens can hold at one time."""
-        raise NotImplementedError
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        """Most pages that a request of `length` tokens holds at one time, in a group, when a
+        step computes at most `step_tokens` of them."""
+        return -(-length // page_tokens)
+
+    def max_bytes(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        """The same in bytes, for one layer."""
+        return self.max_pages(length, page_tokens, step_tokens) * self.page_bytes(page_tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,27 +63,136 @@ class FullAttentionSpec(KVCacheSpec):
     head_size_v: int
     dtype: str
 
-    def page_bytes(self, page_tokens: int) -> int:
-        per_token = self.num_kv_heads * (self.head_size + self.head_size_v)
-        return page_tokens * per_token * DTYPE_BYTES[self.dtype]
+    def state_bytes(self) -> int:
+        return self.num_kv_heads * (self.head_size + self.head_size_v) * DTYPE_BYTES[self.dtype]
 
-    def max_pages(self, length: int, page_tokens: int) -> int:
-        return -(-length // page_tokens)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlidingWindowSpec(FullAttentionSpec):
+    """A token at position p reads positions p - window + 1 .. p."""
+
+    window: int
+
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        # The window before a step and the step itself; one page at each end is partly used.
+        span = min(length, self.window - 1 + step_tokens)
+        return min(-(-length // page_tokens), -(-span // page_tokens) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkWindowSpec(SlidingWindowSpec):
+    """A sliding window, and the first `sinks` tokens for ever."""
+
+    sinks: int
+
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        # slots=True makes a new class, so super() without arguments would look up the old one.
+        window = SlidingWindowSpec.max_pages(self, length, page_tokens, step_tokens)
+        return min(-(-length // page_tokens), window + -(-self.sinks // page_tokens))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkedLocalSpec(FullAttentionSpec):
+    """A token at position p reads from p // chunk * chunk on."""
+
+    chunk: int
+
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        span = min(length, self.chunk + step_tokens)
+        return min(-(-length // page_tokens), -(-span // page_tokens) + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MLASpec(KVCacheSpec):
+    """Multi-head latent attention: one vector per token, from which K and V are made.
+
+    latent_size: of the compressed part.  rope_size: of the part with positions.
+    """
+
+    latent_size: int
+    rope_size: int
+    dtype: str
+
+    def state_bytes(self) -> int:
+        return (self.latent_size + self.rope_size) * DTYPE_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MambaSpec(KVCacheSpec):
+    """One state for all tokens so far (state-space models, linear attention).
+
+    shapes, dtypes: of the tensors that make up the state.  A page holds one state, that after
+    its last token; the state of a request lies in its newest page.
+    """
+
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[str, ...]
+
+    def state_bytes(self) -> int:
+        sizes = zip(self.shapes, self.dtypes, strict=True)
+        return sum(math.prod(shape) * DTYPE_BYTES[dtype] for shape, dtype in sizes)
+
+    def page_bytes(self, page_tokens: int) -> int:
+        return self.state_bytes()
+
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        # The newest page, the one before it (it is copied from), and none older.
+        return min(-(-length // page_tokens), 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossAttentionSpec(FullAttentionSpec):
+    """Keys and values of what an encoder made; written once, never grows.
+
+    encoder_length: most encoder tokens of a request.
+    """
+
+    encoder_length: int
+
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        return -(-self.encoder_length // page_tokens)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderOnlySpec(KVCacheSpec):
+    """Attention inside one step only: nothing is kept."""
+
+    def state_bytes(self) -> int:
+        return 0
+
+    def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
+        return 0
 
 
 class CacheManagerType(Contract):
     """How pages of one group are used.  Stateless: the KV manager owns pages and tables.
 
     Positions are tokens, page indices count from the start of the request.
+
+    spec_class: the class of specs that it serves.  keeps_all: `droppable` is never asked.
+    carries_state: each page continues the state of the one before it, so that a new page
+    starts as a copy and steps end where pages end.  by_encoder: pages follow the encoder's
+    tokens and not the request's; they take no part in the prefix cache.
     """
 
     kind: ClassVar[str] = "kv_cache_spec"
     spec_class: ClassVar[type[KVCacheSpec]]
+    keeps_all: ClassVar[bool] = True
+    carries_state: ClassVar[bool] = False
+    by_encoder: ClassVar[bool] = False
 
     @abstractmethod
     def longest_hit(self, present: Sequence[bool], page_tokens: int, spec: KVCacheSpec) -> int:
         """Pages, counted from the start, that a request may take as computed.
 
         present[i]: the cache holds page i of the request.  The answer h must be such that
-        with the pages of [0, h) that are present the next token can be computed.
+        with those of the pages [0, h) that are present, less what `droppable` names, the next
+        token can be computed.
         """
+
+    def droppable(self, computed: int, page_tokens: int, spec: KVCacheSpec) -> tuple[int, int]:
+        """[start, stop): pages that no token from position `computed` on reads or writes.
+
+        They are given back and stand in the table as the null page.
+        """
+        return 0, 0
