@@ -49,19 +49,42 @@ class CacheGroup:
     page_tokens: int
 
 
+CacheLayoutName = Literal["page_outermost", "layer_outermost"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePlan:
-    """How the cache is laid out.  Page 0 of every group is the null page: never owned,
-    reads of it are masked, writes to it are allowed and meaningless.
+    """How the one buffer of `num_pages * page_bytes` bytes is divided.
 
-    num_pages: pages in the one pool, null page included.  page_bytes: bytes of one page of
-    one layer group (all layers of the group together).
+    Every page has room for one group, whichever takes it: `places` slabs of `slab_bytes`,
+    one per layer of the group.  A layer may fill less than its slab; the rest is padding.
+
+        page_outermost    |page 0: slab 0, slab 1 |page 1: slab 0, slab 1 |...
+        layer_outermost   |slab 0 of page 0, 1, 2 ...     |slab 1 of page 0, 1, 2 ...
+
+    Page 0 is the null page of all groups: never owned, reads of it are masked, writes to it
+    are allowed and meaningless.  num_pages counts it.  max_pages_per_request: width of a
+    page table, the widest of all groups.
     """
 
     groups: tuple[CacheGroup, ...]
     num_pages: int
     page_bytes: int
+    slab_bytes: int
     max_pages_per_request: int
+    layout: CacheLayoutName = "page_outermost"
+
+    @property
+    def places(self) -> int:
+        """Slabs in a page, one for each layer of a group."""
+        return self.page_bytes // self.slab_bytes if self.slab_bytes else 0
+
+    def placement(self, place: int) -> tuple[int, int]:
+        """(offset, stride) in bytes: page p of the layer at index `place` of its group begins
+        at offset + p * stride."""
+        if self.layout == "page_outermost":
+            return place * self.slab_bytes, self.page_bytes
+        return place * self.num_pages * self.slab_bytes, self.slab_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +92,9 @@ class RunnerInfo:
     """What a runner tells after `load`.
 
     layers: cache spec per layer name, in model order.  page_tokens: page sizes (tokens) that
-    all chosen attention backends can serve, best first.  bytes_free: bytes that may be used
+    all chosen attention backends can serve, best first; a group may get a multiple of it.
+    kernel_page_tokens: spec -> page size of its kernel, where that splits the group's pages.
+    layout: how the runner wants the buffer divided.  bytes_free: bytes that may be used
     for the cache.  vocab_size: width of the logits.  features: what plans may use; see
     `StepPlan.features`.  max_loop_depth: steps that may be in flight.  max_model_len: the
     longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
@@ -82,6 +107,8 @@ class RunnerInfo:
     features: frozenset[str]
     max_loop_depth: int = 1
     max_model_len: int | None = None
+    kernel_page_tokens: Mapping[KVCacheSpec, int] = field(default_factory=dict)
+    layout: CacheLayoutName = "page_outermost"
     control_ops: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
