@@ -42,6 +42,30 @@ NAMES = {
         },
     ),
     "qwen3": ("Qwen3Config", {"head_dim": 32, "rope_theta": 5000.0}),
+    "gemma2": (
+        "Gemma2Config",
+        {
+            "head_dim": 24,
+            "sliding_window": 5,
+            "query_pre_attn_scalar": 40,
+            "attn_logit_softcapping": 1.5,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma3": (
+        "Gemma3TextConfig",
+        {
+            "head_dim": 24,
+            "sliding_window": 6,
+            "num_hidden_layers": 5,
+            "sliding_window_pattern": 3,
+            "query_pre_attn_scalar": 10,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 2000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 70.0},
+            },
+        },
+    ),
 }
 
 
@@ -165,10 +189,15 @@ def context(registry: PluginRegistry) -> Callable[..., RunnerContext]:
 def drive(context: Callable[..., RunnerContext]) -> Callable[..., Driver]:
     """drive(files, **changes of the context) -> a bound driver."""
 
-    def make(files: ModelFiles, page_tokens: int = 4, **changes: Any) -> Driver:
+    def make(
+        files: ModelFiles,
+        page_tokens: int | Sequence[int] = 4,
+        layout: str = "page_outermost",
+        **changes: Any,
+    ) -> Driver:
         runner = TorchRunner()
         info = runner.load(context(files, **changes))
-        driver = Driver(runner, page_tokens=page_tokens)
+        driver = Driver(runner, page_tokens=page_tokens, layout=layout)
         driver.bind(info)
         return driver
 

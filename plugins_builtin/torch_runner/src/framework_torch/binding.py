@@ -20,7 +20,7 @@ def bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
         loaded.model.vocab_size, loaded.max_slots, loaded.logprobs_mode, loaded.processors
     )
     # The core may have planned for less than the model could do, never for more.
-    room = plan.max_pages_per_request * max(group.page_tokens for group in plan.groups)
+    room = plan.max_pages_per_request * min(group.page_tokens for group in plan.groups)
     batch = Batch(
         TokenTable(loaded.max_slots, min(loaded.max_len, room)),
         PageTables(len(plan.groups), loaded.max_slots, plan.max_pages_per_request),

@@ -1,10 +1,8 @@
-"""The KV cache: one buffer, cut into pages; a page holds all layers of one group.
+"""The KV cache: one buffer, cut into slabs as the plan says; a layer sees its slab of every
+page, and its group owns some of the pages.
 
-    buffer   |page 0 (null)       |page 1              |page 2 ...
-    a page   |layer a |layer b |..|                      bytes = CachePlan.page_bytes
-
-Groups share the pages, so a page's bytes must not depend on the group that owns it; that is
-why layers lie inside of the page and not the other way round.
+    group 0 (layers a, b)    group 1 (layers c, d; less a token, so more tokens a page)
+    page 1 |a      |b      |    page 2 |c     .|d     .|      . padding
 """
 
 from __future__ import annotations
@@ -16,7 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from framework.contracts.attention_backend import AttentionBackend, AttentionParams, MetadataBuilder
+from framework.contracts.attention_backend import (
+    AttentionBackend,
+    AttentionParams,
+    CacheLayout,
+    MetadataBuilder,
+)
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp
@@ -45,49 +48,61 @@ class KvCache:
         device: str,
     ) -> None:
         self.plan = plan
-        self._pages = _zeros(plan.num_pages * plan.page_bytes, device).view(plan.num_pages, -1)
+        self._buffer = _zeros(plan.num_pages * plan.page_bytes, device)
         self.layers: dict[str, LayerCache] = {}
         self.builders: list[MetadataBuilder] = []
+        # By group, layer by layer: uint8 [num_pages, bytes of a page of the layer].
+        self._slabs: list[list[torch.Tensor]] = []
         for index, group in enumerate(plan.groups):
             backend = backends[group.spec]
             self.builders.append(backend.builder(group))
-            views = self._views(group, backend)
-            for name, view in zip(group.layers, views, strict=True):
+            layout = self._layout(group, backend)
+            self._slabs.append([self._slab(group, place) for place in range(len(group.layers))])
+            for name, slab in zip(group.layers, self._slabs[-1], strict=True):
                 self.layers[name] = LayerCache(
                     group=index,
                     backend=backend,
-                    view=view,
+                    view=slab.view(getattr(torch, layout.dtype)).unflatten(1, layout.shape[1:]),
                     params=layers[name].params,
                     head_size_v=getattr(group.spec, "head_size_v", 0),
                 )
 
-    def _views(self, group: CacheGroup, backend: AttentionBackend) -> Sequence[torch.Tensor]:
-        """One view per layer, in the backend's layout, strided over pages."""
+    def _slab(self, group: CacheGroup, place: int) -> torch.Tensor:
+        offset, stride = self.plan.placement(place)
+        size = group.spec.page_bytes(group.page_tokens)
+        return self._buffer.as_strided((self.plan.num_pages, size), (stride, 1), offset)
+
+    def _layout(self, group: CacheGroup, backend: AttentionBackend) -> CacheLayout:
+        """The backend's, checked against the plan."""
         layout = backend.layout(group.spec, group.page_tokens, self.plan.num_pages)
-        dtype = getattr(torch, layout.dtype)
-        size = math.prod(layout.shape[1:]) * dtype.itemsize
-        if layout.shape[0] != self.plan.num_pages or size != group.spec.page_bytes(
-            group.page_tokens
-        ):
+        width = getattr(torch, layout.dtype).itemsize
+        size = math.prod(layout.shape[1:]) * width
+        planned = group.spec.page_bytes(group.page_tokens)
+        if layout.shape[0] != self.plan.num_pages or size != planned:
             raise PluginError(
                 f"attention backend {type(backend).__name__} lays pages out in another size "
                 f"than the cache was planned for",
-                expected=f"{group.spec.page_bytes(group.page_tokens)} bytes a page and layer",
+                expected=f"{planned} bytes a page and layer",
                 found=f"shape {layout.shape} of {layout.dtype}",
                 mend="choose another attention backend",
             )
-        return [
-            self._pages[:, start : start + size].view(dtype).unflatten(1, layout.shape[1:])
-            for start in range(0, size * len(group.layers), size)
-        ]
+        if self.plan.slab_bytes % width:
+            raise PluginError(
+                "the cache plan puts elements where none of their type may begin",
+                expected=f"slabs of a multiple of {width} bytes, for {layout.dtype}",
+                found=f"slabs of {self.plan.slab_bytes} bytes",
+                mend="choose a page size in tokens that is a power of two",
+            )
+        return layout
 
     def apply(self, operations: Sequence[KvOp]) -> None:
-        """Whole pages, in the order given: all layers of the group at once."""
+        """Whole pages of a group, all its layers, in the order given."""
         for operation in operations:
-            if operation.kind == "zero":
-                self._pages[operation.target].zero_()
-            else:
-                self._pages[operation.target].copy_(self._pages[operation.source])
+            for slab in self._slabs[operation.group]:
+                if operation.kind == "zero":
+                    slab[operation.target].zero_()
+                else:
+                    slab[operation.target].copy_(slab[operation.source])
 
 
 def _zeros(size: int, device: str) -> torch.Tensor:

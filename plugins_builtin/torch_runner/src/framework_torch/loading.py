@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -182,12 +183,16 @@ def _budget(
     max_len: int,
 ) -> CacheBudget:
     """Bytes for the cache.  More than all slots at full length, and the null page, is of no
-    use."""
-    needed = sum(
-        layer.spec.page_bytes(page_tokens)
-        * (1 + context.max_slots * layer.spec.max_pages(max_len, page_tokens))
-        for layer in layers.values()
+    use.  Layers are counted as the core groups them: by spec, as many together as the rarest
+    spec has, all with slabs as large as the largest."""
+    counts = Counter(layer.spec for layer in layers.values())
+    places = min(counts.values())
+    slab = max(spec.page_bytes(page_tokens) for spec in counts)
+    pages = sum(
+        -(-count // places) * spec.max_pages(max_len, page_tokens, context.max_step_tokens)
+        for spec, count in counts.items()
     )
+    needed = places * slab * (1 + context.max_slots * pages)
     return platform.cache_budget(needed, context.cache_bytes)
 
 

@@ -12,11 +12,18 @@ from framework.contracts.attention_backend import (
     AttentionSupported,
 )
 from framework.contracts.base import Rejected
-from framework.contracts.kv_cache_spec import FullAttentionSpec, KVCacheSpec
+from framework.contracts.kv_cache_spec import (
+    ChunkedLocalSpec,
+    CrossAttentionSpec,
+    FullAttentionSpec,
+    KVCacheSpec,
+    SinkWindowSpec,
+    SlidingWindowSpec,
+)
 from framework.contracts.model import AttentionLayer
 from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import DeviceFacts, Platform
-from framework.errors import ConfigError, SelectionError, UnsupportedError
+from framework.errors import ConfigError, PluginError, SelectionError, UnsupportedError
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import select
 
@@ -24,6 +31,8 @@ if TYPE_CHECKING:
     from framework.contracts.step import CacheGroup
     from framework.plugins.registry import PluginRegistry
 
+# Kinds of attention whose masks no query describes yet.
+_STRANGE = (SinkWindowSpec, CrossAttentionSpec)
 DTYPES = ("float32", "bfloat16", "float16")
 DTYPE_ALIASES: Mapping[str, str] = {"float": "float32", "half": "float16"}
 
@@ -170,13 +179,15 @@ def _query(
     page_tokens: int | None,
 ) -> AttentionQuery:
     """What the group needs: whatever any of its layers needs."""
-    if not isinstance(spec, FullAttentionSpec):
+    if not isinstance(spec, FullAttentionSpec) or isinstance(spec, _STRANGE):
         raise UnsupportedError(
             "the torch runner does not know this kind of cache",
-            expected="FullAttentionSpec",
+            expected="FullAttentionSpec, SlidingWindowSpec or ChunkedLocalSpec",
             found=type(spec).__name__,
         )
     windows = [m.params.window for m in members if m.params.window is not None]
+    if isinstance(spec, SlidingWindowSpec):
+        _check_windows(spec, members)
     softcaps = [m.params.softcap for m in members if m.params.softcap is not None]
     return AttentionQuery(
         platform=facts.name,
@@ -188,8 +199,22 @@ def _query(
         num_heads=members[0].num_heads,
         num_kv_heads=spec.num_kv_heads,
         window=min(windows, default=None),
+        chunk=spec.chunk if isinstance(spec, ChunkedLocalSpec) else None,
         softcap=min(softcaps, default=None),
         alibi=any(m.params.alibi_slopes is not None for m in members),
         sinks=any(m.params.sinks is not None for m in members),
         page_tokens=page_tokens,
     )
+
+
+def _check_windows(spec: SlidingWindowSpec, members: Sequence[AttentionLayer]) -> None:
+    """A layer that sees more than its cache keeps would read pages of others."""
+    for member in members:
+        window = member.params.window
+        if window is None or window > spec.window:
+            raise PluginError(
+                "a layer sees further back than its cache keeps",
+                expected=f"AttentionParams.window of at most {spec.window}",
+                found=window,
+                mend="let the model definition give spec and params the same window",
+            )

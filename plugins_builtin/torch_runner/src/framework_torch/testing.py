@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from framework.contracts.kv_cache_spec import KVCacheSpec, SlidingWindowSpec
 from framework.contracts.model_runner import ModelRunner
 from framework.contracts.sampling import SamplingParams
 from framework.contracts.step import (
     NOTHING_LATE,
     AdmittedRequest,
     CacheGroup,
+    CacheLayoutName,
     CachePlan,
     LateInputs,
     PageUpdates,
@@ -28,13 +30,29 @@ from framework.contracts.step import (
 
 @dataclass
 class Known:
-    """What the driver knows of a request."""
+    """What the driver knows of a request.  pages: its table in each group; 0 where a page was
+    given back."""
 
     slot: int
     generation: int
     tokens: list[int]
     computed: int = 0
-    pages: int = 0
+    pages: list[list[int]] = field(default_factory=list)
+
+
+# Slot, first index, page ids from there on, whether the row is emptied first.
+Update = tuple[int, int, list[int], bool]
+
+
+def page_updates(updates: Sequence[Update]) -> PageUpdates:
+    """Of one group, as a plan has them."""
+    return PageUpdates(
+        slots=np.array([update[0] for update in updates], np.int32),
+        starts=np.array([update[1] for update in updates], np.int32),
+        counts=np.array([len(update[2]) for update in updates], np.int32),
+        ids=np.array([page for update in updates for page in update[2]], np.int32),
+        replace=np.array([update[3] for update in updates], np.bool_),
+    )
 
 
 ALL = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1)
@@ -42,24 +60,41 @@ ALL = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1)
 
 @dataclass
 class Driver:
-    """Drives a runner with plans made by hand.  Pages are handed out in a shuffled order."""
+    """Drives a runner with plans made by hand.
+
+    Layers with equal specs form a group; all groups take their pages from one pool, in a
+    shuffled order, and those with a window give back what lies before it.
+    page_tokens: of each group in order, or of all.
+    """
 
     runner: ModelRunner
-    page_tokens: int = 4
-    num_pages: int = 80
+    page_tokens: int | Sequence[int] = 4
+    num_pages: int = 160
+    layout: CacheLayoutName = "page_outermost"
     step: int = 0
     requests: dict[int, Known] = field(default_factory=dict)
     pending: dict[str, list] = field(default_factory=lambda: {"admitted": [], "released": []})
+    groups: tuple[CacheGroup, ...] = ()
 
     def bind(self, info: Any) -> None:
-        spec = next(iter(info.layers.values()))
-        layers = tuple(info.layers)
+        named: dict[KVCacheSpec, list[str]] = {}
+        for layer, spec in info.layers.items():
+            named.setdefault(spec, []).append(layer)
+        sizes = self.page_tokens
+        sizes = [sizes] * len(named) if isinstance(sizes, int) else sizes
+        self.groups = tuple(
+            CacheGroup(spec=spec, layers=tuple(layers), page_tokens=size)
+            for (spec, layers), size in zip(named.items(), sizes, strict=True)
+        )
+        slab = max(group.spec.page_bytes(group.page_tokens) for group in self.groups)
         self.runner.bind(
             CachePlan(
-                groups=(CacheGroup(spec=spec, layers=layers, page_tokens=self.page_tokens),),
+                groups=self.groups,
                 num_pages=self.num_pages,
-                page_bytes=len(layers) * spec.page_bytes(self.page_tokens),
-                max_pages_per_request=-(-128 // self.page_tokens),
+                page_bytes=slab * max(len(group.layers) for group in self.groups),
+                slab_bytes=slab,
+                max_pages_per_request=-(-128 // min(sizes)),
+                layout=self.layout,
             )
         )
         order = np.random.default_rng(0).permutation(np.arange(1, self.num_pages))
@@ -84,7 +119,9 @@ class Driver:
         )
 
     def release(self, slot: int) -> None:
-        self.pending["released"].append((slot, self.requests.pop(slot).generation))
+        own = self.requests.pop(slot)
+        self.pending["released"].append((slot, own.generation))
+        self.free += [page for table in own.pages for page in table if page]
 
     def plan(
         self, *rows: tuple[int, int], drafts: Mapping[int, Sequence[int]] = {}, **more: Any
@@ -92,25 +129,18 @@ class Driver:
         """rows: (slot, new tokens, drafts among them).  Logits are wanted where the row ends
         at what the driver knows, or beyond with tokens still in flight."""
         self.step += 1
-        wants, computed, updates = [], [], []
+        wants, computed = [], []
+        updates: list[list[Update]] = [[] for _ in self.groups]
         for slot, new in rows:
             own = self.requests[slot]
             computed.append(own.computed)
             end = own.computed + new
             wants.append(end >= len(own.tokens))
-            need = -(-end // self.page_tokens)
-            taken = [self.free.pop() for _ in range(max(0, need - own.pages))]
-            updates.append((slot, own.pages, taken, own.pages == 0))
-            own.pages = max(own.pages, need)
+            fresh = not own.pages
+            own.pages = own.pages or [[] for _ in self.groups]
+            for index, group in enumerate(self.groups):
+                updates[index] += self._table(own, group, own.pages[index], end, fresh)
             own.computed = end - len(drafts.get(slot, ()))
-        ids = [page for _, _, taken, _ in updates for page in taken]
-        pages = PageUpdates(
-            slots=np.array([u[0] for u in updates], np.int32),
-            starts=np.array([u[1] for u in updates], np.int32),
-            counts=np.array([len(u[2]) for u in updates], np.int32),
-            ids=np.array(ids, np.int32),
-            replace=np.array([u[3] for u in updates], np.bool_),
-        )
         plan = StepPlan(
             step_id=self.step,
             slots=np.array([slot for slot, _ in rows], np.int32),
@@ -120,7 +150,7 @@ class Driver:
             wants_logits=np.array(wants, np.bool_),
             admitted=tuple(self.pending["admitted"]),
             released=tuple(self.pending["released"]),
-            pages=(pages,),
+            pages=tuple(map(page_updates, updates)),
             draft_counts=np.array([len(drafts.get(slot, ())) for slot, _ in rows], np.int32),
             draft_ids=np.array(
                 [token for slot, _ in rows for token in drafts.get(slot, ())], np.int32
@@ -130,6 +160,22 @@ class Driver:
         )
         self.pending = {"admitted": [], "released": []}
         return plan
+
+    def _table(
+        self, own: Known, group: CacheGroup, table: list[int], end: int, fresh: bool
+    ) -> list[Update]:
+        """Give back what no token from `computed` on reads, then take pages up to `end`."""
+        updates: list[Update] = []
+        if isinstance(group.spec, SlidingWindowSpec):
+            stop = max(0, own.computed - group.spec.window + 1) // group.page_tokens
+            gone = [index for index, page in enumerate(table[:stop]) if page]
+            if gone:
+                self.free += [table[index] for index in gone]
+                table[gone[0] : stop] = [0] * (stop - gone[0])
+                updates.append((own.slot, gone[0], [0] * (stop - gone[0]), False))
+        held, need = len(table), -(-end // group.page_tokens)
+        table += [self.free.pop() for _ in range(max(0, need - held))]
+        return [*updates, (own.slot, held, table[held:], fresh)]
 
     def run(
         self,

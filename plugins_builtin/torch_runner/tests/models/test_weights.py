@@ -196,7 +196,7 @@ def interleave(tensor: torch.Tensor, heads: int) -> torch.Tensor:
     return tensor[order]
 
 
-def as_gguf(root: Path, rotary: bool) -> dict[str, torch.Tensor]:
+def as_gguf(root: Path, rotary: bool, gemma: bool = False) -> dict[str, torch.Tensor]:
     parts = {
         "self_attn.q_proj": "attn_q",
         "self_attn.k_proj": "attn_k",
@@ -210,10 +210,18 @@ def as_gguf(root: Path, rotary: bool) -> dict[str, torch.Tensor]:
         "mlp.up_proj": "ffn_up",
         "mlp.down_proj": "ffn_down",
     }
+    if gemma:
+        parts |= {
+            "post_attention_layernorm": "post_attention_norm",
+            "pre_feedforward_layernorm": "ffn_norm",
+            "post_feedforward_layernorm": "post_ffw_norm",
+        }
     top = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
     renamed = {}
     for name, tensor in load_file(root / "model.safetensors").items():
         stem, _, kind = name.rpartition(".")
+        if gemma and stem.endswith("norm"):
+            tensor = tensor + 1
         if stem in top:
             renamed[f"{top[stem]}.{kind}"] = tensor
             continue
@@ -235,14 +243,27 @@ def test_gguf_names_and_rotary_order_give_the_same_model(tiny, name, rotary) -> 
         assert torch.equal(a, b), key
 
 
+@pytest.mark.parametrize("name", ["gemma2", "gemma3"])
+def test_gguf_norms_of_gemma_lose_the_one_and_every_other_tensor_stays(tiny, name) -> None:
+    files = tiny(name).files
+    right = build(files)
+    got = build(files, weights=Gguf(as_gguf(files.root, False, gemma=True)))
+    for (key, a), (_, b) in zip(right.named_parameters(), got.named_parameters(), strict=True):
+        if key.endswith("norm.weight"):
+            torch.testing.assert_close(a, b, atol=1e-6, rtol=0)
+        else:
+            assert torch.equal(a, b), key
+
+
 def test_gguf_rotary_divisors_divide_the_frequencies(tiny) -> None:
     files = tiny("llama").files
     tensors = as_gguf(files.root, True)
     tensors["rope_freqs.weight"] = torch.linspace(1, 8, 8)
     plain, divided = build(files), build(files, weights=Gguf(tensors))
     position = torch.tensor([3])
-    angle = plain._angles(position, torch.float64)[1].asin()
-    scaled = divided._angles(position, torch.float64)[1].asin()
+    angle, scaled = (
+        model._angles(position, torch.float64)[0][1].asin() for model in (plain, divided)
+    )
     np.testing.assert_allclose((angle / scaled).flatten()[1:], np.linspace(1, 8, 8)[1:], rtol=1e-4)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from framework.contracts.sampling import SamplingParams
 
-ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3")
 PROMPTS = {0: 23, 1: 1, 2: 9, 3: 16, 4: 4}
 SCORED = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1, prompt_logprobs=-1)
 

@@ -1,6 +1,7 @@
 """Page tables, whole-page operations and the arrays of a step."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp, PageUpdates
+from framework.errors import PluginError
 from framework_sdpa.backend import SdpaBackend
 from framework_torch.batch import PageTables, TokenTable, ragged_range
 from framework_torch.cache import KvCache
@@ -58,14 +60,17 @@ def test_tokens_past_the_table_are_dropped_and_the_last_of_a_slot_counts() -> No
     assert table.known.tolist() == [4, 5]
 
 
-def test_layers_of_all_groups_share_a_page_without_touching_another_page() -> None:
+@pytest.mark.parametrize("layout", ["page_outermost", "layer_outermost"])
+def test_layers_of_all_groups_share_the_pool_without_touching_another_page(layout) -> None:
     wide = FullAttentionSpec(num_kv_heads=2, head_size=4, head_size_v=4, dtype="float32")
     small = FullAttentionSpec(num_kv_heads=1, head_size=4, head_size_v=2, dtype="bfloat16")
     groups = (
         CacheGroup(spec=wide, layers=("a", "b"), page_tokens=2),
         CacheGroup(spec=small, layers=("c",), page_tokens=8),
     )
-    plan = CachePlan(groups=groups, num_pages=5, page_bytes=256, max_pages_per_request=3)
+    plan = CachePlan(
+        groups=groups, num_pages=5, page_bytes=256, slab_bytes=128, max_pages_per_request=3
+    )
     params = AttentionParams(scale=1.0)
     layers = {
         name: AttentionLayer(spec=group.spec, num_heads=2, params=params)
@@ -80,9 +85,24 @@ def test_layers_of_all_groups_share_a_page_without_touching_another_page() -> No
     for number, name in enumerate("ab"):
         cache.layers[name].view[3] = number + 1.0
     cache.layers["c"].view[1] = 7.0
-    cache.apply((KvOp("copy", 0, 3, 4), KvOp("zero", 0, 0, 3)))
+    cache.apply((KvOp("copy", 0, 3, 4), KvOp("zero", 0, 0, 3), KvOp("copy", 1, 1, 2)))
     for number, name in enumerate("ab"):
         view = cache.layers[name].view
         assert (view[4] == number + 1.0).all()
-        assert not view[torch.tensor([0, 2, 3])].any(), "page 1 is of the other group"
-    assert (cache.layers["c"].view[1] == 7.0).all()
+        assert not view[torch.tensor([0, 3])].any(), "pages 1 and 2 are of the other group"
+    assert (cache.layers["c"].view[1:3] == 7.0).all()
+    assert not cache.layers["b"].view[1:3].any(), "the group has one layer only"
+
+
+def test_slabs_in_which_an_element_would_begin_between_two_others_are_refused() -> None:
+    spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
+    layers = {"a": AttentionLayer(spec=spec, num_heads=1, params=AttentionParams(scale=1.0))}
+    plan = CachePlan(
+        groups=(CacheGroup(spec=spec, layers=("a",), page_tokens=1),),
+        num_pages=2,
+        page_bytes=10,
+        slab_bytes=10,
+        max_pages_per_request=1,
+    )
+    with pytest.raises(PluginError, match="multiple of 4 bytes"):
+        KvCache(plan, layers, {spec: SdpaBackend()}, "cpu")

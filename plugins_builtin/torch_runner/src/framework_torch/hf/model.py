@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.model import AttentionLayer, ForwardContext
 from framework.errors import IntegrityError, UnsupportedError
 from framework_torch.hf.interface import MaskRule, attending
 from framework_torch.hf.observe import AttentionFacts
+from framework_torch.specs import attention_spec
 
 
 class TransformersDecoder(nn.Module):
@@ -51,11 +51,12 @@ class TransformersDecoder(nn.Module):
     def attention_layers(self, cache_dtype: str) -> Mapping[str, AttentionLayer]:
         return {
             facts.name: AttentionLayer(
-                spec=FullAttentionSpec(
-                    num_kv_heads=facts.num_kv_heads,
-                    head_size=facts.head_size,
-                    head_size_v=facts.head_size_v,
-                    dtype=cache_dtype,
+                spec=attention_spec(
+                    facts.num_kv_heads,
+                    facts.head_size,
+                    facts.head_size_v,
+                    cache_dtype,
+                    facts.params.window,
                 ),
                 num_heads=facts.num_heads,
                 params=facts.params,

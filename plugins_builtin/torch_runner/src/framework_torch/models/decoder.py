@@ -12,12 +12,21 @@ import torch
 from torch import nn
 
 from framework.contracts.attention_backend import AttentionParams
-from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.model import AttentionLayer, ForwardContext
 from framework_torch.models.config import DecoderConfig
-from framework_torch.models.layers import ACTIVATIONS, Embedding, Linear, RMSNorm, rotate
+from framework_torch.models.layers import (
+    ACTIVATIONS,
+    Embedding,
+    Linear,
+    OffsetRMSNorm,
+    RMSNorm,
+    rotate,
+    softcapped,
+)
 from framework_torch.models.rope import inverse_frequencies
+from framework_torch.specs import attention_spec
 
+# Cosine and sine.
 Angles = tuple[torch.Tensor, torch.Tensor]
 
 
@@ -26,30 +35,44 @@ def layer_name(index: int) -> str:
     return f"layers.{index}"
 
 
+def _norm(config: DecoderConfig, size: int) -> nn.Module:
+    return (OffsetRMSNorm if config.family.norm_offset else RMSNorm)(size, config.norm_eps)
+
+
 class Layer(nn.Module):
-    """One block."""
+    """One block.  local: it has a window, and the rotary embedding of those that have."""
 
     def __init__(self, config: DecoderConfig, index: int) -> None:
         super().__init__()
         self.config = config
         self.name = layer_name(index)
-        self.input_norm = RMSNorm(config.hidden, config.norm_eps)
+        self.local = config.windows[index] is not None
+        self.input_norm = _norm(config, config.hidden)
         self.qkv = Linear(config.hidden, sum(config.qkv_parts), config.qkv_bias)
         self.q_norm = self.k_norm = None
         if config.family.qk_norm:
-            self.q_norm = RMSNorm(config.head_size, config.norm_eps)
-            self.k_norm = RMSNorm(config.head_size, config.norm_eps)
+            self.q_norm = _norm(config, config.head_size)
+            self.k_norm = _norm(config, config.head_size)
         self.output = Linear(config.heads * config.head_size, config.hidden, config.output_bias)
-        self.mlp_norm = RMSNorm(config.hidden, config.norm_eps)
+        self.mlp_norm = _norm(config, config.hidden)
         self.gate_up = Linear(config.hidden, 2 * config.intermediate, config.mlp_bias)
         self.down = Linear(config.intermediate, config.hidden, config.mlp_bias)
         self.activation = ACTIVATIONS[config.activation]
+        self.attention_end_norm: nn.Module = nn.Identity()
+        self.mlp_end_norm: nn.Module = nn.Identity()
+        if config.family.sandwich:
+            self.attention_end_norm = _norm(config, config.hidden)
+            self.mlp_end_norm = _norm(config, config.hidden)
 
-    def forward(self, x: torch.Tensor, angles: Angles, context: ForwardContext) -> torch.Tensor:
-        """x [T, hidden] -> [T, hidden]."""
-        x = x + self._attention(self.input_norm(x), angles, context)
+    def forward(
+        self, x: torch.Tensor, angles: tuple[Angles, Angles], context: ForwardContext
+    ) -> torch.Tensor:
+        """x [T, hidden] -> [T, hidden].  angles: of layers that see all, and of local ones."""
+        attended = self._attention(self.input_norm(x), angles[self.local], context)
+        x = x + self.attention_end_norm(attended)
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
-        return cast(torch.Tensor, x + self.down(self.activation(gate) * up))
+        result = x + self.mlp_end_norm(self.down(self.activation(gate) * up))
+        return cast(torch.Tensor, result)
 
     def _attention(self, x: torch.Tensor, angles: Angles, context: ForwardContext) -> torch.Tensor:
         size = self.config.head_size
@@ -71,27 +94,25 @@ class Decoder(nn.Module):
         self.config = config
         self.vocab_size = config.vocab_size
         self.max_model_len: int | None = config.rope.longest
-        self.embedding = Embedding(config.vocab_size, config.hidden)
+        self.embedding = Embedding(
+            config.vocab_size, config.hidden, scaled=config.family.scale_embedding
+        )
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
-        self.norm = RMSNorm(config.hidden, config.norm_eps)
+        self.norm = _norm(config, config.hidden)
         self.head = Linear(config.hidden, config.vocab_size, bias=False)
         # Ones unless a file brings its own; float32 whatever the weights are.
         self.rotary_divisors = nn.Parameter(torch.empty(config.head_size // 2), requires_grad=False)
-        self._frequencies: tuple[torch.Tensor, float] | None = None
+        self._frequencies: tuple[tuple[torch.Tensor, float], ...] = ()
 
     def attention_layers(self, cache_dtype: str) -> Mapping[str, AttentionLayer]:
         config = self.config
-        spec = FullAttentionSpec(
-            num_kv_heads=config.kv_heads,
-            head_size=config.head_size,
-            head_size_v=config.head_size,
-            dtype=cache_dtype,
-        )
         return {
             layer_name(index): AttentionLayer(
-                spec=spec,
+                spec=attention_spec(
+                    config.kv_heads, config.head_size, config.head_size, cache_dtype, window
+                ),
                 num_heads=config.heads,
-                params=AttentionParams(scale=config.head_size**-0.5, window=window),
+                params=AttentionParams(scale=config.scale, window=window, softcap=config.softcap),
             )
             for index, window in enumerate(config.windows)
         }
@@ -121,14 +142,27 @@ class Decoder(nn.Module):
         return (hidden, tapped) if taps else hidden
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        return cast(torch.Tensor, self.head(hidden)).float()
+        return softcapped(self.head(hidden).float(), self.config.final_softcap)
 
-    def _angles(self, positions: torch.Tensor, dtype: torch.dtype) -> Angles:
-        """cos and sin [T, 1, head_size / 2].  Positions are exact in float32 up to 2**24."""
-        if self._frequencies is None:
-            frequencies, magnitude = inverse_frequencies(self.config.rope, self.config.head_size)
-            divisors = self.rotary_divisors.float()
-            self._frequencies = frequencies.to(divisors.device) / divisors, magnitude
-        frequencies, magnitude = self._frequencies
-        turned = positions[:, None, None].float() * frequencies
-        return (turned.cos() * magnitude).to(dtype), (turned.sin() * magnitude).to(dtype)
+    def _angles(self, positions: torch.Tensor, dtype: torch.dtype) -> tuple[Angles, Angles]:
+        """Of layers that see all, and of local ones: cos and sin [T, 1, head_size / 2].
+        Positions are exact in float32 up to 2**24."""
+        if not self._frequencies:
+            self._frequencies = self._read_frequencies()
+        at = positions[:, None, None].float()
+        made = [
+            ((at * frequencies).cos() * magnitude, (at * frequencies).sin() * magnitude)
+            for frequencies, magnitude in self._frequencies
+        ]
+        whole, local = ((cos.to(dtype), sin.to(dtype)) for cos, sin in (made[0], made[-1]))
+        return whole, local
+
+    def _read_frequencies(self) -> tuple[tuple[torch.Tensor, float], ...]:
+        """One entry when all layers turn alike, else two."""
+        config, divisors = self.config, self.rotary_divisors.float()
+        frequencies, magnitude = inverse_frequencies(config.rope, config.head_size)
+        whole = frequencies.to(divisors.device) / divisors, magnitude
+        if config.local_rope == config.rope:
+            return (whole,)
+        frequencies, magnitude = inverse_frequencies(config.local_rope, config.head_size)
+        return whole, (frequencies.to(divisors.device), magnitude)

@@ -15,7 +15,7 @@ from framework_torch.models.families import FAMILIES
 
 
 class DecoderDefinition(ModelDefinition):
-    """Llama, Mistral, Qwen2, Qwen3 and whatever names their architectures."""
+    """Llama, Mistral, Qwen, Gemma and whatever names their architectures."""
 
     def answer(self, query: ArchitectureQuery) -> Answer:
         config = _read(query.architecture, query.config)
@@ -45,6 +45,7 @@ class DecoderDefinition(ModelDefinition):
             transforms=transforms(config),
             ignored=IGNORED,
             ones=frozenset({"rotary_divisors"}),
+            norm=0.0 if config.family.norm_offset else 1.0,
         )
         if weights is None:
             filler.dummy(seed)

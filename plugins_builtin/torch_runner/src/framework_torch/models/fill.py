@@ -25,8 +25,8 @@ class Filler:
     """Fills `module` (on the meta device) as `table` says.
 
     dtype: of the weights.  root: for messages.  ignored: endings of names in files that mean
-    nothing.  ones: parameters that hold ones when no file brings them (and in dummy models
-    all norms do); they keep float32.
+    nothing.  ones: parameters that hold ones when no file brings them; they keep float32.
+    norm: weight of a norm that changes nothing, for dummy models.
     """
 
     def __init__(
@@ -39,9 +39,11 @@ class Filler:
         transforms: Mapping[str, Transform],
         ignored: tuple[str, ...] = (),
         ones: frozenset[str] = frozenset(),
+        norm: float = 1.0,
     ) -> None:
         self.module, self.table, self.dtype, self.root = module, table, dtype, root
         self.transforms, self.ignored, self.ones = transforms, ignored, ones
+        self.norm = norm
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
 
     def from_files(self, weights: Weights) -> None:
@@ -74,12 +76,16 @@ class Filler:
         self._tie()
 
     def dummy(self, seed: int) -> None:
-        """Normal numbers of scale 0.02, ones for norms; the same for the same seed."""
+        """Normal numbers of scale 0.02, norms that only norm; the same for the same seed."""
         for index, row in enumerate(self.table):
             if row.tied_to is not None:
                 continue
-            if row.optional or row.name in self.ones or row.name.endswith("norm.weight"):
+            if row.optional or row.name in self.ones:
                 self._set(row.name, self._default(row.name))
+                continue
+            if row.name.endswith("norm.weight"):
+                plain = torch.full(self.shapes[row.name], self.norm, dtype=self.dtype)
+                self._set(row.name, plain)
                 continue
             random = torch.Generator().manual_seed((seed * 1_000_003 + index) % 2**63)
             values = torch.empty(self.shapes[row.name], dtype=torch.float32)

@@ -33,6 +33,15 @@ class RMSNorm(nn.Module):
         return self.weight * (wide * scale).to(x.dtype)
 
 
+class OffsetRMSNorm(RMSNorm):
+    """Gemma's: the factor is 1 + weight, multiplied before the result is narrowed."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        wide = x.float()
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
+        return (wide * scale * (1.0 + self.weight.float())).to(x.dtype)
+
+
 class Linear(nn.Module):
     """x [T, inputs] -> [T, outputs].  Weights come later, so nothing is initialised."""
 
@@ -46,14 +55,22 @@ class Linear(nn.Module):
 
 
 class Embedding(nn.Module):
-    """ids [T] -> [T, size]."""
+    """ids [T] -> [T, size]; `scaled` multiplies by the root of the size, rounded to the type of
+    the weights as Gemma was trained."""
 
-    def __init__(self, count: int, size: int) -> None:
+    def __init__(self, count: int, size: int, scaled: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(count, size), requires_grad=False)
+        self.scale = size**0.5 if scaled else None
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return F.embedding(ids, self.weight)
+        rows = F.embedding(ids, self.weight)
+        return rows if self.scale is None else rows * torch.tensor(self.scale).to(rows)
+
+
+def softcapped(x: torch.Tensor, limit: float | None) -> torch.Tensor:
+    """x squeezed into (-limit, limit) by tanh; None leaves it as it is."""
+    return x if limit is None else limit * torch.tanh(x / limit)
 
 
 def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from framework.contracts.model import Parameter
-from framework_torch.gguf.transforms import LLAMA_ROPE_PERMUTE, undo_rope_permute
+from framework_torch.gguf.transforms import (
+    GEMMA_NORM_MINUS_ONE,
+    LLAMA_ROPE_PERMUTE,
+    undo_gemma_norm,
+    undo_rope_permute,
+)
 from framework_torch.models.config import DecoderConfig
 
 if TYPE_CHECKING:
@@ -14,6 +19,18 @@ if TYPE_CHECKING:
 
 # Tensors in files that carry nothing: older checkpoints stored the rotary frequencies.
 IGNORED = (".rotary_emb.inv_freq",)
+
+# A layer's norms: our name, the checkpoint's, GGUF's.
+_PLAIN = (
+    ("input_norm", "input_layernorm", "attn_norm"),
+    ("mlp_norm", "post_attention_layernorm", "ffn_norm"),
+)
+_SANDWICH = (
+    ("input_norm", "input_layernorm", "attn_norm"),
+    ("attention_end_norm", "post_attention_layernorm", "post_attention_norm"),
+    ("mlp_norm", "pre_feedforward_layernorm", "ffn_norm"),
+    ("mlp_end_norm", "post_feedforward_layernorm", "post_ffw_norm"),
+)
 
 
 def transforms(config: DecoderConfig) -> Mapping[str, Callable[[torch.Tensor, int], torch.Tensor]]:
@@ -23,7 +40,10 @@ def transforms(config: DecoderConfig) -> Mapping[str, Callable[[torch.Tensor, in
         """q and k, the first two parts, were permuted; v was not."""
         return undo_rope_permute(tensor, len(tensor) // config.head_size) if part < 2 else tensor
 
-    return {LLAMA_ROPE_PERMUTE: rotary}
+    return {
+        LLAMA_ROPE_PERMUTE: rotary,
+        GEMMA_NORM_MINUS_ONE: lambda tensor, part: undo_gemma_norm(tensor),
+    }
 
 
 def parameter_table(config: DecoderConfig) -> tuple[Parameter, ...]:
@@ -36,9 +56,7 @@ def parameter_table(config: DecoderConfig) -> tuple[Parameter, ...]:
             shard_axis=0,
         ),
         *(row for index in range(config.layers) for row in _layer(config, index)),
-        Parameter(
-            name="norm.weight", checkpoint=("model.norm.weight",), gguf=("output_norm.weight",)
-        ),
+        _norm(config, "norm", "model.norm", "output_norm"),
         Parameter(
             name="head.weight",
             checkpoint=("lm_head.weight",),
@@ -57,11 +75,8 @@ def parameter_table(config: DecoderConfig) -> tuple[Parameter, ...]:
 def _layer(config: DecoderConfig, index: int) -> Iterator[Parameter]:
     ours, theirs, gguf = f"layers.{index}", f"model.layers.{index}", f"blk.{index}"
     attention, mlp = f"{theirs}.self_attn", f"{theirs}.mlp"
-    yield Parameter(
-        name=f"{ours}.input_norm.weight",
-        checkpoint=(f"{theirs}.input_layernorm.weight",),
-        gguf=(f"{gguf}.attn_norm.weight",),
-    )
+    for name, theirs_too, gguf_too in _SANDWICH if config.family.sandwich else _PLAIN:
+        yield _norm(config, f"{ours}.{name}", f"{theirs}.{theirs_too}", f"{gguf}.{gguf_too}")
     qkv = ("q_proj", "k_proj", "v_proj")
     for kind in ("weight", "bias") if config.qkv_bias else ("weight",):
         yield Parameter(
@@ -76,18 +91,10 @@ def _layer(config: DecoderConfig, index: int) -> Iterator[Parameter]:
         )
     if config.family.qk_norm:
         for part in "qk":
-            yield Parameter(
-                name=f"{ours}.{part}_norm.weight",
-                checkpoint=(f"{attention}.{part}_norm.weight",),
-                gguf=(f"{gguf}.attn_{part}_norm.weight",),
-            )
+            name = f"{part}_norm"
+            yield _norm(config, f"{ours}.{name}", f"{attention}.{name}", f"{gguf}.attn_{name}")
     yield from _linear(
         f"{ours}.output", f"{attention}.o_proj", f"{gguf}.attn_output", "o_proj", config.output_bias
-    )
-    yield Parameter(
-        name=f"{ours}.mlp_norm.weight",
-        checkpoint=(f"{theirs}.post_attention_layernorm.weight",),
-        gguf=(f"{gguf}.ffn_norm.weight",),
     )
     both = ("gate_proj", "up_proj")
     for kind in ("weight", "bias") if config.mlp_bias else ("weight",):
@@ -102,6 +109,15 @@ def _layer(config: DecoderConfig, index: int) -> Iterator[Parameter]:
         )
     yield from _linear(
         f"{ours}.down", f"{mlp}.down_proj", f"{gguf}.ffn_down", "down_proj", config.mlp_bias
+    )
+
+
+def _norm(config: DecoderConfig, ours: str, theirs: str, gguf: str) -> Parameter:
+    return Parameter(
+        name=f"{ours}.weight",
+        checkpoint=(f"{theirs}.weight",),
+        gguf=(f"{gguf}.weight",),
+        gguf_transform=GEMMA_NORM_MINUS_ONE if config.family.norm_offset else None,
     )
 
 
