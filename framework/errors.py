@@ -97,6 +97,22 @@ class SelectionError(PluginError):
     """No candidate of a kind can serve a query, or the one that was named cannot."""
 
 
+class OverloadedError(FrameworkError):
+    """The engine takes no more requests now.  retry_after: seconds after which to ask again."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        mend: str | None = None,
+        retry_after: float = 1.0,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, mend=mend)
+        self.retry_after = retry_after
+
+
 class IntegrityError(FrameworkError):
     """An owner of state found its own invariants broken.  Always a fault of this project."""
 

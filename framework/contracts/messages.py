@@ -20,6 +20,7 @@ class EngineInput:
     tokens: int32 [n], the prompt, n >= 1.  priority: lower first.  deadline: seconds left, or
     None.  salt: keeps the prefix cache apart.  stop_ids: all ids that end it.
     seed: resolved, uint64.  max_total: prompt and output tokens together at most.
+    encoder_tokens: states that an encoder leaves for cross attention.
     extras: plugin name -> bytes; a participant attends requests that name it here.
     """
 
@@ -36,6 +37,7 @@ class EngineInput:
     deadline: float | None = None
     salt: str | None = None
     adapter: int | None = None
+    encoder_tokens: int = 0
     trace_headers: Mapping[str, str] = field(default_factory=dict)
     payloads: Mapping[str, str] = field(default_factory=dict)
     extras: Mapping[str, bytes] = field(default_factory=dict)
@@ -62,8 +64,28 @@ class PromptPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KVEvent:
+    """A change of the prefix cache, for routers and other caches.
+
+    name: of the page, a hash of all tokens up to its end.  parent: name of what lies before
+    it, None at the start.  tokens: those of the page itself.  A "cleared" has none of them.
+    """
+
+    kind: Literal["stored", "removed", "cleared"]
+    group: int = 0
+    name: bytes = b""
+    parent: bytes | None = None
+    tokens: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineStats:
-    """State after a step.  Counters only rise."""
+    """State after a step.  Counters only rise.
+
+    pages_used: not free, pinned ones included.  prefix_queries, prefix_hits: tokens asked for
+    and found.  prefix_evictions: names lost because their page was needed.
+    prefix_collisions: names found with other contents; treated as not found.
+    """
 
     running: int = 0
     waiting: int = 0
@@ -71,7 +93,11 @@ class EngineStats:
     pages_total: int = 0
     prefix_queries: int = 0
     prefix_hits: int = 0
+    prefix_evictions: int = 0
+    prefix_collisions: int = 0
+    pages_pinned: int = 0
     preemptions: int = 0
+    loading: int = 0
     waiting_reasons: Mapping[str, int] = field(default_factory=dict)
 
 

@@ -50,8 +50,23 @@ class Hold:
     done: Callable[[], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class External:
+    """Tokens beyond the local hit that exist elsewhere.
+
+    tokens: how many.  arrived: None if the worker half has them in the cache before the step
+    that computes the next token.  Otherwise they come later, and the request keeps slot and
+    pages while others run; `arrived` is asked once a step and returns None (not yet), the
+    number of tokens that came (fewer: the rest is computed; 0: all of it), or Refuse.
+    """
+
+    tokens: int
+    arrived: Callable[[], int | Refuse | None] | None = None
+
+
 Admission = Ready | Wait | Refuse
 READY = Ready()
+NO_EXTERNAL = External(0)
 
 
 class SchedulerParticipant(Contract):
@@ -64,23 +79,28 @@ class SchedulerParticipant(Contract):
         """Asked before a waiting request gets pages; again after each wake."""
         return READY
 
-    def external_prefix(self, request: Request, local_hit: int) -> tuple[int, bool]:
-        """(tokens beyond `local_hit` that exist elsewhere, whether they arrive later)."""
-        return 0, False
+    def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
+        """What exists elsewhere beyond `local_hit` tokens.  At most all but the last known
+        token is used.  The pages are in the plan whose `admitted` holds the request."""
+        return NO_EXTERNAL
 
-    def limit(self, request: Request, tokens: int) -> int:
-        """Most tokens of `request` in this step, at most `tokens`; 0 skips it this step.
+    def limit(self, request: Request, start: int, tokens: int) -> int:
+        """Most tokens of `request` in this step, of those from position `start` on, at most
+        `tokens`; 0 skips it this step.
 
-        Must not have effects: the step may still be changed.
+        The step may still be changed: a budget shared by requests may be noted here, but it
+        is settled in `attach`, which sees what was planned.
         """
         return tokens
 
     def attach(self, plan: StepPlan, requests: Mapping[int, Request]) -> bytes | None:
-        """Bytes for the participant's worker half.  `requests`: attended rows by row."""
+        """Bytes for the participant's worker half.  requests: by slot, those that this plan
+        computes or admits and that the participant attends."""
         return None
 
     def absorb(self, result: StepResult, requests: Mapping[int, Request]) -> None:
-        """Called after a step with the attended rows, before tokens are handed out."""
+        """Called after a step with the attended requests by slot, before tokens are handed
+        out, and with none if only its worker half has something to say."""
 
     def release(self, request: Request) -> Hold | None:
         """The request leaves (finished, aborted, preempted)."""

@@ -8,6 +8,7 @@ ordered by arrival.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,8 +23,9 @@ class RequestArrays:
     """n requests, one entry each.
 
     arrival: order of arrival, int64, unique.  arrived_at: seconds, float64, monotonic clock.
-    priority: int64, lower first.  tenant: index, int64.  prompt: tokens.  known: tokens known.
-    computed: tokens planned to be in the cache.  now: seconds, same clock as arrived_at.
+    priority: int64, lower first.  tenant: index into tenant_names, int64.  prompt: tokens.
+    known: tokens known.  limit: prompt and output tokens at most.  computed: tokens planned to
+    be in the cache.  now: seconds, same clock as arrived_at.
     """
 
     arrival: npt.NDArray[np.int64]
@@ -32,8 +34,10 @@ class RequestArrays:
     tenant: npt.NDArray[np.int64]
     prompt: npt.NDArray[np.int64]
     known: npt.NDArray[np.int64]
+    limit: npt.NDArray[np.int64]
     computed: npt.NDArray[np.int64]
     now: float
+    tenant_names: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.arrival)

@@ -123,6 +123,7 @@ class AdmittedRequest:
     bad_words: token sequences that must not be completed.  seed: resolved, uint64.
     prompt_logprobs_from: first prompt position whose log-probability is still missing.
     adapter: load id of an adapter or None.  payloads: references to bulk data by name.
+    encoder_tokens: states that an encoder leaves for cross attention.
     extras: per plugin, bytes that only its two halves understand.
     """
 
@@ -137,6 +138,7 @@ class AdmittedRequest:
     bad_words: tuple[tuple[int, ...], ...] = ()
     prompt_logprobs_from: int = 1
     adapter: int | None = None
+    encoder_tokens: int = 0
     payloads: Mapping[str, str] = field(default_factory=dict)
     extras: Mapping[str, bytes] = field(default_factory=dict)
 

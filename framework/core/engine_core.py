@@ -4,26 +4,39 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from framework.contracts.messages import EngineOutputs, EngineStats, Finished
+from framework.contracts.messages import (
+    EngineInput,
+    EngineOutputs,
+    EngineStats,
+    Finished,
+    KVEvent,
+)
+from framework.contracts.sampling import SamplingParams
+from framework.core.checks import check_servable, check_states, check_whole_prompts
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
-from framework.core.kv.managers import FullAttentionManager
+from framework.core.kv.managers import BUILT_IN
 from framework.core.participants import ParticipantHub
 from framework.core.request import Request
 from framework.core.scheduler import Scheduler
 from framework.core.slots import SlotTable
 from framework.core.state import CoreState
 from framework.core.update import Updater
-from framework.errors import ConfigError, EngineDeadError, InputError, IntegrityError
+from framework.errors import (
+    ConfigError,
+    EngineDeadError,
+    InputError,
+    IntegrityError,
+    OverloadedError,
+)
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
-    from framework.contracts.messages import EngineInput
     from framework.contracts.model_runner import ModelRunner
     from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.scheduling_policy import SchedulingPolicy
@@ -37,8 +50,8 @@ class EngineCore:
     """Scheduler, cache and a loaded runner.  All calls come from one thread.
 
     runner: loaded, not yet bound.  participants: name -> instance.  managers: cache manager
-    types, one per class of spec.  Raises ConfigError if model, cache and settings do not
-    fit together.
+    types, one per class of spec; None: the built-in ones.  clock: seconds, rising.
+    Raises ConfigError if model, cache and settings do not fit together.
     """
 
     def __init__(
@@ -49,7 +62,8 @@ class EngineCore:
         *,
         policy: SchedulingPolicy,
         participants: Mapping[str, SchedulerParticipant] | None = None,
-        managers: Sequence[CacheManagerType] = (FullAttentionManager(),),
+        managers: Sequence[CacheManagerType] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         if config.loop_depth > info.max_loop_depth:
             raise ConfigError(
@@ -58,28 +72,25 @@ class EngineCore:
                 found=config.loop_depth,
                 mend="lower loop_depth",
             )
-        plan, self.max_model_len = plan_cache(info, config)
+        managers = tuple(make() for make in BUILT_IN) if managers is None else tuple(managers)
+        plan, self.max_model_len = plan_cache(info, config, managers)
+        check_states(plan, config, managers)
         if not config.enable_chunked_prefill:
-            _check_whole_prompts(config, self.max_model_len)
+            check_whole_prompts(config, self.max_model_len)
         self.cache_plan = plan
         self.vocab_size = info.vocab_size
         self._features = info.features
         self._depth = config.loop_depth
-        kv = KVManager(
-            plan,
-            config.max_num_seqs,
-            config.identity,
-            managers,
-            config.enable_prefix_caching,
-        )
+        kv = KVManager(plan, config, managers)
         hub = ParticipantHub(participants or {})
         slots = SlotTable(config.max_num_seqs, self.max_model_len + config.max_drafts + 1)
+        self._clock = clock
         self._state = CoreState(config, policy, slots, kv, hub)
-        self._scheduler = Scheduler(self._state)
-        self._updater = Updater(self._state)
+        self._scheduler = Scheduler(self._state, clock)
+        self._updater = Updater(self._state, clock)
         self._flight: deque[tuple[StepPlan, list[Request | None], Ticket]] = deque()
         self._arrivals = 0
-        self._tenants: dict[str, int] = {}
+        self._pins = 0
         self._dead: BaseException | None = None
         self._runner = runner
         runner.bind(plan)
@@ -87,47 +98,28 @@ class EngineCore:
     # Requests
 
     def add(self, entry: EngineInput) -> None:
-        """Queue a request.  Raises InputError if it can never be served."""
+        """Queue a request.  Raises InputError if it can never be served, OverloadedError if the
+        queue is full."""
         self._check_alive()
-        self._check_servable(entry)
         state = self._state
+        if entry.request_id in state.requests:
+            raise InputError(f"request id {entry.request_id!r} is in use", parameter="request_id")
+        check_servable(entry, self.max_model_len, self.vocab_size, self._features)
+        limit = state.config.max_queued_requests
+        if limit is not None and len(state.queue) >= limit:
+            raise OverloadedError(
+                "the queue is full",
+                expected=f"fewer than {limit} requests waiting",
+                found=len(state.queue),
+                mend="ask again later",
+            )
         self._arrivals += 1
-        tenant = self._tenants.setdefault(entry.tenant, len(self._tenants))
-        now = time.monotonic()
-        request = Request(entry, self._arrivals, now, tenant)
+        now = self._clock()
+        request = Request(entry, self._arrivals, now, state.tenant(entry.tenant))
         request.attendants = state.hub.attendants(entry.extras)
         state.requests[entry.request_id] = request
         state.queue.add(request, now)
-        state.queue.watch_deadline(request)
-
-    def _check_servable(self, entry: EngineInput) -> None:
-        if entry.request_id in self._state.requests:
-            raise InputError(f"request id {entry.request_id!r} is in use", parameter="request_id")
-        count = len(entry.tokens)
-        if not 1 <= count <= entry.max_total <= self.max_model_len:
-            raise InputError(
-                "the request cannot fit",
-                parameter="prompt",
-                expected=f"1 <= prompt <= prompt + output <= {self.max_model_len} tokens",
-                found=f"a prompt of {count}, {entry.max_total} altogether",
-                mend="shorten the prompt or lower max_tokens",
-            )
-        if entry.tokens.min() < 0 or entry.tokens.max() >= self.vocab_size:
-            raise InputError(
-                "the prompt holds token ids outside the vocabulary",
-                parameter="prompt",
-                expected=f"ids in [0, {self.vocab_size})",
-                found=f"from {entry.tokens.min()} to {entry.tokens.max()}",
-            )
-        missing = _needed_features(entry) - self._features
-        if missing:
-            raise InputError(
-                "the model runner does not serve what the request needs",
-                parameter=min(missing),
-                expected=f"one of the declared features {sorted(self._features)}",
-                found=sorted(missing),
-                mend="leave it out, or choose a runner that declares it",
-            )
+        state.queue.watch(request)
 
     def abort(self, request_ids: Iterable[str]) -> None:
         """End requests; unknown ids are ignored (they may just have finished)."""
@@ -160,21 +152,29 @@ class EngineCore:
             plan = self._scheduler.schedule()
             if plan is None:
                 break
-            rows = [self._state.slots.requests[slot] for slot in plan.slots.tolist()]
-            plan = self._state.hub.attach(plan, rows)
-            self._flight.append((plan, rows, self._runner.submit(plan)))
+            requests = self._concerned(plan)
+            plan = self._state.hub.attach(plan, requests)
+            self._flight.append((plan, requests, self._runner.submit(plan)))
         if not self._flight:
             return self._idle()
-        plan, rows, ticket = self._flight.popleft()
-        result = self._runner.finish(ticket, self._state.hub.late(plan, rows))
+        plan, requests, ticket = self._flight.popleft()
+        result = self._runner.finish(ticket, self._state.hub.late(plan, requests))
         return self._updater.update(plan, result)
+
+    def _concerned(self, plan: StepPlan) -> list[Request | None]:
+        """Requests that a plan computes or admits, for participants; none without any."""
+        if not self._state.hub.any:
+            return []
+        slots = dict.fromkeys([*plan.slots.tolist(), *(r.slot for r in plan.admitted)])
+        return [self._state.slots.requests[slot] for slot in slots]
 
     def _idle(self) -> EngineOutputs:
         """Nothing can be computed now: report what ended, or wait for a participant."""
         state = self._state
         ended, state.ended = state.ended, []
         if not ended and state.requests:
-            if state.queue.num_in_line and not state.fence.num_held:
+            waits_for_others = state.paused or state.loading or state.fence.num_held
+            if state.queue.num_in_line and not waits_for_others:
                 raise IntegrityError(
                     "requests wait and nothing runs, although pages are free",
                     found=f"{state.queue.num_in_line} in line, {state.stats()}",
@@ -206,10 +206,63 @@ class EngineCore:
     def stats(self) -> EngineStats:
         return self._state.stats()
 
+    def pause(self) -> None:
+        """Plan no more steps.  Those in flight end as usual; no token is lost."""
+        self._state.paused = True
+
+    def resume(self) -> None:
+        """Go on where `pause` stopped."""
+        self._state.paused = False
+
+    @property
+    def paused(self) -> bool:
+        return self._state.paused
+
     def reset_prefix_cache(self) -> bool:
-        """Forget cached prefixes.  Requests that run keep their pages and lose no token."""
-        self._state.kv.clear()
+        """Forget cached prefixes.  Requests that run keep their pages and lose no token; what
+        is pinned stays in memory but is not found any more."""
+        self._state.kv.prefix.clear()
         return True
+
+    def pin_prefix(
+        self, tokens: Sequence[int], *, salt: str | None = None, adapter: int | None = None
+    ) -> tuple[int, int]:
+        """Keep what the cache holds of this prefix until `unpin_prefix`.
+
+        Returns (key, tokens pinned); fewer than asked for when not all of it is cached.
+        Raises InputError if the longest request would not fit beside what is pinned.
+        """
+        state = self._state
+        entry = EngineInput(
+            request_id="pin",
+            tokens=np.array(tokens, np.int32),
+            sampling=SamplingParams(),
+            seed=0,
+            max_total=len(tokens) + 1,
+            salt=salt,
+            adapter=adapter,
+        )
+        match = state.kv.match(Request(entry, 0, 0.0, 0), len(tokens))
+        self._pins += 1
+        state.kv.pin(self._pins, match)
+        if state.kv.num_pinned + state.kv.most_pages(self.max_model_len) >= state.kv.pool.num_pages:
+            state.kv.unpin(self._pins)
+            raise InputError(
+                "the prefix is too long to be pinned",
+                parameter="tokens",
+                expected="room for the longest request beside all that is pinned",
+                found=f"{match.tokens} tokens to pin, {state.kv.pool.num_pages - 1} pages",
+                mend="unpin another prefix, lower max_model_len, or give the cache more memory",
+            )
+        return self._pins, match.tokens
+
+    def unpin_prefix(self, key: int) -> bool:
+        """Let a pinned prefix go; False if the key is unknown."""
+        return self._state.kv.unpin(key)
+
+    def take_kv_events(self) -> list[KVEvent]:
+        """Changes of the prefix cache since the last call (`enable_kv_events`)."""
+        return self._state.kv.prefix.take_events()
 
     def check_integrity(self) -> None:
         """Raises IntegrityError if any count is wrong."""
@@ -218,26 +271,3 @@ class EngineCore:
     def close(self) -> None:
         """Close the runner.  May be called twice."""
         self._runner.close()
-
-
-def _check_whole_prompts(config: CoreConfig, max_model_len: int) -> None:
-    if config.max_num_batched_tokens < max_model_len:
-        raise ConfigError(
-            "without chunked prefill a step must be able to hold the longest prompt",
-            expected=f"max_num_batched_tokens >= max_model_len ({max_model_len})",
-            found=config.max_num_batched_tokens,
-            mend="raise max_num_batched_tokens, lower max_model_len, or allow chunked prefill",
-        )
-
-
-def _needed_features(entry: EngineInput) -> frozenset[str]:
-    """What a request needs of the runner beyond tokens."""
-    sampling = entry.sampling
-    needs = {
-        "logprobs": sampling.logprobs is not None,
-        "prompt_logprobs": sampling.prompt_logprobs is not None,
-        "structured_outputs": sampling.structured_outputs is not None,
-        "adapters": entry.adapter is not None,
-        "payloads": bool(entry.payloads),
-    }
-    return frozenset(name for name, needed in needs.items() if needed)

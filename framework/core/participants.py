@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from framework.contracts.participant import READY, Admission, Ready, Refuse
+from framework.contracts.participant import (
+    NO_EXTERNAL,
+    READY,
+    Admission,
+    External,
+    Ready,
+    Refuse,
+)
 from framework.contracts.step import NOTHING_LATE, LateInputs
 from framework.errors import UnsupportedError
 
@@ -31,6 +38,10 @@ class ParticipantHub:
         self._names = list(participants)
         self._members = list(participants.values())
 
+    @property
+    def any(self) -> bool:
+        return bool(self._members)
+
     def attendants(self, extras: Iterable[str]) -> tuple[int, ...]:
         """Indices of the participants that attend a request with these extras."""
         named = set(extras)
@@ -46,68 +57,76 @@ class ParticipantHub:
             try:
                 answer = self._members[index].admit(request)
             except Exception as error:
-                logger.exception("participant %r failed in admit", self._names[index])
-                return Refuse(f"participant {self._names[index]!r} failed: {error!r}")
+                return self._failed(index, "admit", error)
             if not isinstance(answer, Ready):
                 return answer
         return READY
 
-    def external_prefix(self, request: Request, local_hit: int) -> Refuse | None:
-        """Ask for tokens beyond the local hit.  This release has no cache connectors, so that
-        a participant that offers any gets its request refused rather than a wrong answer."""
+    def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
+        """The first offer of tokens beyond the local hit."""
         for index in request.attendants:
-            tokens, later = self._members[index].external_prefix(request, local_hit)
-            if tokens or later:
-                return Refuse(
-                    f"participant {self._names[index]!r} offers {tokens} tokens from outside; "
-                    "cache connectors are not part of this release"
-                )
-        return None
+            try:
+                offer = self._members[index].external_prefix(request, local_hit)
+            except Exception as error:
+                return self._failed(index, "external_prefix", error)
+            if isinstance(offer, Refuse) or offer.tokens > 0:
+                return offer
+        return NO_EXTERNAL
 
-    def limit(self, request: Request, tokens: int) -> int:
+    def limit(self, request: Request, start: int, tokens: int) -> int:
         """The least of all answers, never more than `tokens`."""
         for index in request.attendants:
-            tokens = max(0, min(tokens, self._members[index].limit(request, tokens)))
+            tokens = max(0, min(tokens, self._members[index].limit(request, start, tokens)))
         return tokens
+
+    def _failed(self, index: int, method: str, error: Exception) -> Refuse:
+        """A participant that fails refuses the request, and is named."""
+        logger.exception("participant %r failed in %s", self._names[index], method)
+        return Refuse(f"participant {self._names[index]!r} failed in {method}: {error!r}")
 
     def release(self, request: Request) -> list[Hold]:
         """Tell that a request leaves; collects what must be held."""
         held = (self._members[index].release(request) for index in request.attendants)
         return [hold for hold in held if hold is not None]
 
-    def _attended(self, rows: Sequence[Request | None]) -> dict[int, dict[int, Request]]:
-        """Participant -> row -> request."""
+    def _attended(self, requests: Iterable[Request | None]) -> dict[int, dict[int, Request]]:
+        """Participant -> slot -> request."""
         found: dict[int, dict[int, Request]] = {}
-        for row, request in enumerate(rows):
-            for index in request.attendants if request is not None else ():
-                found.setdefault(index, {})[row] = request  # type: ignore[assignment]
+        for request in requests:
+            # A slot below zero: it left while the step was in flight.
+            if request is not None and request.slot >= 0:
+                for index in request.attendants:
+                    found.setdefault(index, {})[request.slot] = request
         return found
 
-    def attach(self, plan: StepPlan, rows: Sequence[Request | None]) -> StepPlan:
+    def attach(self, plan: StepPlan, requests: Iterable[Request | None]) -> StepPlan:
         """The plan with the attachments of the participants."""
         if not self._members:
             return plan
         attachments = dict(plan.attachments)
-        for index, requests in self._attended(rows).items():
-            data = self._members[index].attach(plan, requests)
+        for index, own in self._attended(requests).items():
+            data = self._members[index].attach(plan, own)
             if data is not None:
                 attachments[self._names[index]] = data
         return replace(plan, attachments=attachments)
 
-    def absorb(self, result: StepResult, rows: Sequence[Request | None]) -> None:
+    def absorb(self, result: StepResult, requests: Iterable[Request | None]) -> None:
         """Show the result to the participants before tokens are handed out."""
-        if self._members:
-            for index, requests in self._attended(rows).items():
-                self._members[index].absorb(result, requests)
+        if not self._members:
+            return
+        attended = self._attended(requests)
+        for index, (name, member) in enumerate(zip(self._names, self._members, strict=True)):
+            if index in attended or name in result.attachments:
+                member.absorb(result, attended.get(index, {}))
 
-    def late(self, plan: StepPlan, rows: Sequence[Request | None]) -> LateInputs:
+    def late(self, plan: StepPlan, requests: Iterable[Request | None]) -> LateInputs:
         """Late inputs of all participants, merged.  At most one may bring a bitmask a row."""
         if not self._members:
             return NOTHING_LATE
         parts = [
             part
-            for index, requests in self._attended(rows).items()
-            if (part := self._members[index].late(plan, requests)) is not None
+            for index, own in self._attended(requests).items()
+            if (part := self._members[index].late(plan, own)) is not None
         ]
         return _merge(parts)
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from framework.contracts.scheduling_policy import SchedulingPolicy
 
 
-def request_arrays(requests: Sequence[Request], now: float) -> RequestArrays:
+def request_arrays(
+    requests: Sequence[Request], now: float, tenants: Sequence[str]
+) -> RequestArrays:
     """The view a policy gets of requests without a slot."""
 
     def column(values: Iterator[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
@@ -29,8 +31,10 @@ def request_arrays(requests: Sequence[Request], now: float) -> RequestArrays:
         tenant=column(r.tenant for r in requests),
         prompt=column(r.num_prompt for r in requests),
         known=column(len(r.tokens) for r in requests),
+        limit=column(r.input.max_total for r in requests),
         computed=np.zeros(len(requests), np.int64),
         now=now,
+        tenant_names=tenants,
     )
 
 
@@ -45,11 +49,15 @@ class WaitingQueue:
     came later.
     """
 
-    def __init__(self, policy: SchedulingPolicy) -> None:
+    def __init__(
+        self, policy: SchedulingPolicy, tenants: Sequence[str], timeout: float | None
+    ) -> None:
         self._policy = policy
+        self._tenants = tenants
+        self._timeout = timeout
         self._line: list[Request] = []
         self._aside: dict[str, tuple[Request, Callable[[], bool], str]] = {}
-        self._deadlines: list[tuple[float, int, Request]] = []
+        self._deadlines: list[tuple[float, int, bool, Request]] = []
 
     def __len__(self) -> int:
         return len(self._line) + len(self._aside)
@@ -73,23 +81,28 @@ class WaitingQueue:
     def add(self, request: Request, now: float) -> None:
         """Into the line."""
         if self._policy.keys_are_fixed and not request.preempted:
-            request.key = float(self._policy.keys(request_arrays([request], now))[0])
+            request.key = float(self._policy.keys(request_arrays([request], now, self._tenants))[0])
         request.status = Status.WAITING
         insort(self._line, request, key=_order)
 
-    def watch_deadline(self, request: Request) -> None:
-        """End the request if it still waits when its deadline passes."""
-        if request.input.deadline is not None:
-            when = request.arrived_at + request.input.deadline
-            heapq.heappush(self._deadlines, (when, request.arrival, request))
+    def watch(self, request: Request) -> None:
+        """End the request if it still waits when its deadline or the queue's limit passes."""
+        for seconds, always in ((request.input.deadline, True), (self._timeout, False)):
+            if seconds is not None:
+                when = request.arrived_at + seconds
+                heapq.heappush(self._deadlines, (when, request.arrival, always, request))
 
-    def overdue(self, now: float) -> list[Request]:
-        """Requests that wait and whose deadline has passed."""
+    def overdue(self, now: float) -> list[tuple[Request, str]]:
+        """Requests whose time to wait is over, and why.  The queue's limit does not concern
+        those that have run already; they only wait to go on."""
         late = []
         while self._deadlines and self._deadlines[0][0] <= now:
-            request = heapq.heappop(self._deadlines)[2]
+            _, _, always, request = heapq.heappop(self._deadlines)
             if request.status in (Status.WAITING, Status.ASIDE):
-                late.append(request)
+                if always:
+                    late.append((request, "the deadline passed while the request was waiting"))
+                elif not request.has_run:
+                    late.append((request, f"waited longer than {self._timeout} s in the queue"))
         return late
 
     def refresh(self, now: float) -> None:
@@ -98,7 +111,7 @@ class WaitingQueue:
             request, _, _ = self._aside.pop(name)
             self.add(request, now)
         if self._line and not self._policy.keys_are_fixed:
-            keys = self._policy.keys(request_arrays(self._line, now))
+            keys = self._policy.keys(request_arrays(self._line, now, self._tenants))
             for request, key in zip(self._line, keys.tolist(), strict=True):
                 request.key = key
             self._line.sort(key=_order)

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
 
 class Status(IntEnum):
-    """WAITING: in the queue.  ASIDE: a participant made it wait.  RUNNING: owns a slot.
-    FINISHED: gone; only late results still mention it."""
+    """WAITING: in the queue.  ASIDE: a participant made it wait.  LOADING: owns a slot whose
+    pages are filled from elsewhere.  RUNNING: owns a slot and is computed.  FINISHED: gone;
+    only late results still mention it."""
 
     WAITING = 0
     ASIDE = 1
-    RUNNING = 2
-    FINISHED = 3
+    LOADING = 2
+    RUNNING = 3
+    FINISHED = 4
 
 
 class Request:
@@ -83,6 +85,17 @@ class Request:
             limit = min(limit, self.prompt_logprobs_done - 1)
         return limit
 
+    @property
+    def has_run(self) -> bool:
+        """It has been in a slot; False while it has only waited."""
+        return self.cached is not None
+
+    @property
+    def num_computable(self) -> int:
+        """Tokens that a fresh start would compute: all known, but never the last one that the
+        limit allows, unless it is the only one."""
+        return min(len(self.tokens), max(self.input.max_total - 1, 1))
+
     def admitted(self, generation: int) -> AdmittedRequest:
         """The request as the runner gets it, whole."""
         entry = self.input
@@ -98,6 +111,7 @@ class Request:
             bad_words=entry.bad_words,
             prompt_logprobs_from=self.prompt_logprobs_done,
             adapter=entry.adapter,
+            encoder_tokens=entry.encoder_tokens,
             payloads=entry.payloads,
             extras=entry.extras,
         )

@@ -8,6 +8,7 @@ operations however many requests run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -105,7 +106,9 @@ class SlotTable:
         self.generation[slot] += 1
         return left
 
-    def view(self, slots: npt.NDArray[np.int64], now: float) -> RequestArrays:
+    def view(
+        self, slots: npt.NDArray[np.int64], now: float, tenants: Sequence[str]
+    ) -> RequestArrays:
         """What a policy sees of the requests in `slots`."""
         return RequestArrays(
             arrival=self.arrival[slots],
@@ -114,8 +117,10 @@ class SlotTable:
             tenant=self.tenant[slots],
             prompt=self.num_prompt[slots],
             known=self.known[slots],
+            limit=self.limit[slots],
             computed=self.planned[slots],
             now=now,
+            tenant_names=tenants,
         )
 
     def give(self, slot: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,18 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.messages import EngineStats, FinishReason
+from framework.contracts.scheduling_policy import SchedulingPolicy
 from framework.core.fences import Fence
 from framework.core.queue import WaitingQueue
 from framework.core.request import Request, Status
+from framework.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from framework.contracts.scheduling_policy import SchedulingPolicy
+    from framework.contracts.participant import Refuse
+    from framework.contracts.step import StepPlan
     from framework.core.config import CoreConfig
     from framework.core.kv.manager import KVManager
+    from framework.core.kv.prefix import Match
     from framework.core.participants import ParticipantHub
     from framework.core.slots import SlotTable
 
@@ -39,10 +44,20 @@ class Ended:
     error: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """A request whose pages are filled from elsewhere: tokens hit here, and the offer."""
+
+    request: Request
+    hit: int
+    arrived: Callable[[], int | Refuse | None]
+
+
 @dataclass(slots=True)
 class CoreState:
-    """requests: all that have not ended.  running: slots, unordered.  released: slots that
-    the runner has not been told of yet.  last_step: id of the newest plan."""
+    """requests: all that have not ended.  running: slots, unordered.  loading: by slot.
+    released: slots that the runner has not been told of yet.  last_step, done_step: ids of
+    the newest plan and of the newest finished one."""
 
     config: CoreConfig
     policy: SchedulingPolicy
@@ -52,28 +67,59 @@ class CoreState:
     queue: WaitingQueue = field(init=False)
     fence: Fence = field(default_factory=Fence)
     requests: dict[str, Request] = field(default_factory=dict)
+    tenants: dict[str, int] = field(default_factory=dict)
+    tenant_names: list[str] = field(default_factory=list)
     running: list[int] = field(default_factory=list)
+    loading: dict[int, Loading] = field(default_factory=dict)
     order_changed: bool = True
     released: list[tuple[int, int]] = field(default_factory=list)
     ended: list[Ended] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
     last_step: int = 0
     done_step: int = 0
+    paused: bool = False
+    _accounts: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.queue = WaitingQueue(self.policy)
+        self.queue = WaitingQueue(self.policy, self.tenant_names, self.config.queue_timeout)
+        # A policy that keeps no account pays nothing for it.
+        self._accounts = type(self.policy).served is not SchedulingPolicy.served
 
     @property
     def steps_in_flight(self) -> int:
         return self.last_step - self.done_step
 
-    def occupy(self, request: Request, computed: int) -> int:
-        """The request takes a slot."""
-        slot = self.slots.take(request, computed)
+    def tenant(self, name: str) -> int:
+        """The index of a tenant."""
+        index = self.tenants.setdefault(name, len(self.tenants))
+        if index == len(self.tenant_names):
+            self.tenant_names.append(name)
+        return index
+
+    def occupy(self, request: Request, match: Match) -> int:
+        """The request takes a slot, with the pages of its match."""
+        slot = self.slots.take(request, match.tokens)
+        self.kv.admit(slot, match, request.input.encoder_tokens)
+        if not request.has_run:
+            request.cached = match.tokens
+            self.counters.prefix_queries += len(request.tokens)
+            self.counters.prefix_hits += match.tokens
+        return slot
+
+    def start(self, slot: int) -> None:
+        """The request in `slot` is computed from now on."""
+        request = self.slots.requests[slot]
+        assert request is not None
         request.status = Status.RUNNING
         self.running.append(slot)
         self.order_changed = True
-        return slot
+
+    def account(self, plan: StepPlan, now: float) -> None:
+        """Tell the policy what was planned."""
+        if self._accounts:
+            slots = plan.slots.astype(np.int64)
+            view = self.slots.view(slots, now, self.tenant_names)
+            self.policy.served(view, plan.num_new.astype(np.int64))
 
     def vacate(self, slot: int) -> Request:
         """The request leaves its slot; slot and pages are free once nothing in flight can
@@ -83,8 +129,9 @@ class CoreState:
         pages = self.kv.leave(slot)
         holds = [hold.done for hold in self.hub.release(request)]
         self.released.append(self.slots.leave(slot))
-        self.running.remove(slot)
-        self.order_changed = True
+        if self.loading.pop(slot, None) is None:
+            self.running.remove(slot)
+            self.order_changed = True
         in_flight = self.slots.in_flight[slot] > 0
         if holds:
             last = self.last_step if in_flight else self.done_step
@@ -113,7 +160,7 @@ class CoreState:
 
     def end(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         """End a request wherever it is; it is reported with the next outputs."""
-        if request.status is Status.RUNNING:
+        if request.status in (Status.RUNNING, Status.LOADING):
             self.vacate(request.slot)
         else:
             self.queue.remove(request)
@@ -133,7 +180,7 @@ class CoreState:
         """Running slots, best first by (key, arrival)."""
         slots = np.array(self.running, np.int64)
         if len(slots) and not self.policy.keys_are_fixed:
-            self.slots.key[slots] = self.policy.keys(self.slots.view(slots, now))
+            self.slots.key[slots] = self.policy.keys(self.slots.view(slots, now, self.tenant_names))
         return slots[np.lexsort((self.slots.arrival[slots], self.slots.key[slots]))]
 
     def stats(self) -> EngineStats:
@@ -145,11 +192,28 @@ class CoreState:
             pages_total=pool.num_pages - 1,
             prefix_queries=self.counters.prefix_queries,
             prefix_hits=self.counters.prefix_hits,
+            prefix_evictions=pool.evictions,
+            prefix_collisions=self.kv.prefix.collisions,
+            pages_pinned=self.kv.num_pinned,
+            loading=len(self.loading),
             preemptions=self.counters.preemptions,
             waiting_reasons=self.queue.waiting_reasons(),
         )
 
     def check_integrity(self) -> None:
-        """Every slot, page and hash is accounted for."""
+        """Every request, slot, page and hash is accounted for."""
+        slots = [s for s, request in enumerate(self.slots.requests) if request is not None]
+        if sorted([*self.running, *self.loading]) != slots:
+            raise IntegrityError(
+                "slots run or load that own no request, or the other way round",
+                expected=slots,
+                found=f"running {sorted(self.running)}, loading {sorted(self.loading)}",
+            )
+        if len(self.requests) != len(slots) + len(self.queue):
+            raise IntegrityError(
+                "requests were lost",
+                expected=len(self.requests),
+                found=f"{len(slots)} in slots, {len(self.queue)} waiting",
+            )
         self.slots.check_integrity(self.fence.num_slots)
         self.kv.check_integrity(self.fence.pages())

@@ -8,41 +8,52 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.step import I32, AdmittedRequest, PageUpdates, StepPlan
+from framework.contracts.step import I32, AdmittedRequest, KvOp, PageUpdates, StepPlan
 
 if TYPE_CHECKING:
-    from framework.core.kv.manager import Growth
+    from framework.core.kv.manager import Allocation, Growth
     from framework.core.state import CoreState
+
+Counts = npt.NDArray[np.int64]
+_Entry = tuple[int, int, Sequence[int], bool]  # slot, start, ids, replace
 
 
 class StepDraft:
-    """budget: tokens that may still be planned."""
+    """budget: tokens that may still be planned.  rows: requests that may still be added."""
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, rows: int) -> None:
         self.budget = budget
-        self._slots: list[npt.NDArray[np.int64]] = []
-        self._tokens: list[npt.NDArray[np.int64]] = []
+        self.rows = rows
+        self._slots: list[Counts] = []
+        self._tokens: list[Counts] = []
         self._admitted: list[AdmittedRequest] = []
         self._growths: list[Growth] = []
+        self._ops: list[KvOp] = []
         self._fresh: list[int] = []
 
-    def add(
-        self,
-        slots: npt.NDArray[np.int64],
-        tokens: npt.NDArray[np.int64],
-        growths: Sequence[Growth],
-    ) -> None:
+    @property
+    def empty(self) -> bool:
+        """Nothing is computed and nobody enters: not worth a step."""
+        return not self._admitted and not any(len(slots) for slots in self._slots)
+
+    def add(self, slots: Counts, tokens: Counts, allocations: Sequence[Allocation]) -> None:
         """Rows of requests that run already."""
         self._slots.append(slots)
         self._tokens.append(tokens)
-        self._growths.extend(growths)
+        for allocation in allocations:
+            self._growths.extend(allocation.growths)
+            self._ops.extend(allocation.ops)
         self.budget -= int(tokens.sum())
+        self.rows -= len(slots)
 
-    def admit(self, request: AdmittedRequest, tokens: int) -> None:
-        """A row of a request that enters its slot; its page table is sent whole."""
+    def admit(self, request: AdmittedRequest, tokens: int, allocation: Allocation) -> None:
+        """A request that enters its slot, with a row if it has tokens to compute; its page
+        tables are sent whole."""
         self._admitted.append(request)
         self._fresh.append(request.slot)
-        self.add(np.array([request.slot]), np.array([tokens]), ())
+        self._ops.extend(allocation.ops)
+        if tokens:
+            self.add(np.array([request.slot]), np.array([tokens]), ())
 
     def seal(self, state: CoreState) -> StepPlan:
         """The plan.  Counts of its slots move on as if the step had been computed."""
@@ -68,6 +79,7 @@ class StepDraft:
             admitted=tuple(self._admitted),
             released=tuple(state.released),
             pages=self._page_updates(state),
+            kv_ops=tuple(self._ops),
             draft_counts=drafts.astype(np.int32),
             draft_ids=np.array(draft_ids, np.int32),
             drafts_wanted=state.config.max_drafts,
@@ -82,16 +94,16 @@ class StepDraft:
 
     def _page_updates(self, state: CoreState) -> tuple[PageUpdates, ...]:
         kv = state.kv
-        updates = []
-        for group in range(kv.num_groups):
-            rows = [(g.slot, g.start, g.ids, False) for g in self._growths if g.group == group]
+        rows: list[list[_Entry]] = [[] for _ in range(kv.num_groups)]
+        for growth in (*kv.take_drops(), *self._growths):
+            rows[growth.group].append((growth.slot, growth.start, growth.ids, False))
+        for group, own in enumerate(rows):
             for slot in self._fresh:
-                rows.append((slot, 0, kv.tables[group, slot, : kv.held[slot]].tolist(), True))
-            updates.append(_ragged(rows))
-        return tuple(updates)
+                own.append((slot, 0, kv.tables[group, slot, : kv.held[group, slot]].tolist(), True))
+        return tuple(_ragged(own) for own in rows)
 
 
-def _ragged(rows: Sequence[tuple[int, int, Sequence[int], bool]]) -> PageUpdates:
+def _ragged(rows: Sequence[_Entry]) -> PageUpdates:
     def column(values: list[int]) -> I32:
         return np.array(values, np.int32)
 

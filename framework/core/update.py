@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -37,7 +36,7 @@ class _Progress:
 class Updater:
     """Applies results to a `CoreState`."""
 
-    def __init__(self, state: CoreState, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, state: CoreState, clock: Callable[[], float]) -> None:
         self._state = state
         self._clock = clock
 
@@ -157,8 +156,8 @@ class Updater:
     def _commit(self, plan: StepPlan, progress: _Progress) -> None:
         """Pages that became full get names.  A row with an error has no content to trust."""
         state = self._state
-        slots = plan.slots
-        full = state.slots.confirmed[slots] // state.kv.page_tokens > state.kv.hashed[slots]
+        slots, unit = plan.slots, state.kv.unit
+        full = state.slots.confirmed[slots] // unit > state.kv.seen[slots] // unit
         for row in np.flatnonzero(progress.live & full).tolist():
             request, slot = progress.requests[row], int(slots[row])
             if request is not None and progress.ended.get(row, ("",))[0] != "error":

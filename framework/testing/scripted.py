@@ -9,12 +9,12 @@ just another token.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from framework.contracts.kv_cache_spec import FullAttentionSpec, KVCacheSpec
+from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec, KVCacheSpec
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
     AdmittedRequest,
@@ -27,7 +27,10 @@ from framework.contracts.step import (
     StepResult,
     Ticket,
 )
+from framework.core.kv.groups import divide
+from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
+from framework.testing.fake_cache import FakeCache
 from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint
 
 
@@ -50,7 +53,8 @@ class ScriptedRunner(ModelRunner):
     """script: (request, position, fingerprint before it) -> token.  depth: steps in flight.
     delay: seconds that a step takes.  drafter: proposes drafts from the tokens so far.
     num_pages: pages that fit, of `page_tokens` tokens.  fail_rows: (step, row) -> sentence.
-    lose_pages: step -> pages to report as lost.
+    lose_pages: step -> pages to report as lost.  managers: cache manager types beside the
+    built-in ones.  attachments: what worker halves of participants say after a step.
 
     Steps are computed when they are finished, as on a device that runs behind the host.
     """
@@ -70,6 +74,8 @@ class ScriptedRunner(ModelRunner):
         features: frozenset[str] = frozenset(("logprobs", "prompt_logprobs", "drafts")),
         fail_rows: Mapping[tuple[int, int], str] | None = None,
         lose_pages: Mapping[int, Sequence[int]] | None = None,
+        managers: Sequence[CacheManagerType] = (),
+        attachments: Callable[[StepPlan], Mapping[str, bytes]] | None = None,
     ) -> None:
         super().__init__()
         spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
@@ -79,6 +85,7 @@ class ScriptedRunner(ModelRunner):
         self.max_model_len, self.depth, self.delay = max_model_len, depth, delay
         self.drafter, self.features = drafter, features
         self.fail_rows, self.lose_pages = fail_rows or {}, lose_pages or {}
+        self.managers, self.attachments = managers, attachments
         self.plans: list[StepPlan] = []
         self.lates: list[LateInputs] = []
         self.closed = False
@@ -87,11 +94,12 @@ class ScriptedRunner(ModelRunner):
 
     def info(self) -> RunnerInfo:
         """What `load` tells, without a context."""
-        page = sum(spec.page_bytes(self.page_tokens) for spec in self.layers.values())
+        managers = (*(make() for make in BUILT_IN), *self.managers)
+        division = divide(self.layers, self.page_tokens, managers)
         return RunnerInfo(
             layers=self.layers,
             page_tokens=(self.page_tokens,),
-            bytes_free=self.num_pages * page,
+            bytes_free=self.num_pages * division.slab_bytes * division.places,
             vocab_size=self.vocab_size,
             features=self.features,
             max_loop_depth=self.depth,
@@ -103,10 +111,7 @@ class ScriptedRunner(ModelRunner):
         return self.info()
 
     def bind(self, plan: CachePlan) -> None:
-        self._cache = np.zeros((plan.num_pages, len(plan.groups), plan.groups[0].page_tokens), int)
-        self._page_tokens = plan.groups[0].page_tokens
-        self._max_pages = plan.max_pages_per_request
-        self._tables: dict[int, list[list[int]]] = {}
+        self.cache = FakeCache(plan, self.managers)
 
     def submit(self, plan: StepPlan) -> Ticket:
         if len(self._waiting) >= self.depth:
@@ -145,16 +150,10 @@ class ScriptedRunner(ModelRunner):
             if request.slot in self._occupants:
                 raise IntegrityError("a request was put into a slot that is taken")
             self._occupants[request.slot] = (request.generation, _Occupant(request))
-        for group, update in enumerate(plan.pages):
-            ends = np.cumsum(update.counts)
-            for index, slot in enumerate(update.slots.tolist()):
-                ids = update.ids[ends[index] - update.counts[index] : ends[index]].tolist()
-                tables = self._tables.setdefault(slot, [[] for _ in plan.pages])
-                if update.replace[index]:
-                    tables[group] = []
-                if len(tables[group]) != update.starts[index]:
-                    raise IntegrityError("a page table has a gap", found=(slot, group))
-                tables[group].extend(ids)
+        self.cache.apply(plan.pages, plan.kv_ops)
+        for request in plan.admitted:
+            if request.encoder_tokens:
+                self.cache.encode(request.slot, _content(request))
 
     def _compute(self, plan: StepPlan) -> StepResult:
         tokens: list[list[int]] = []
@@ -196,32 +195,23 @@ class ScriptedRunner(ModelRunner):
             prompt_logprobs=tuple(parts),
             errors=errors,
             invalid_pages=np.array(self.lose_pages.get(plan.step_id, ()), np.int32),
+            attachments=self.attachments(plan) if self.attachments else {},
         )
 
     def _attend(
         self, slot: int, occupant: _Occupant, computed: int, new: int, drafts: list[int]
     ) -> None:
         """Check what lies in the cache, then write this step's tokens."""
-        size = self._page_tokens
         prints = list(occupant.prints[: computed + new - len(drafts) + 1])
         for token in drafts:
             prints.append(fingerprint(prints[-1], token))
-        for group, table in enumerate(self._tables[slot]):
-            if len(table) * size < computed + new or len(table) > self._max_pages:
-                raise IntegrityError("a row has the wrong number of pages", found=len(table))
-            if 0 in table:
-                raise IntegrityError("a row would write to the null page", found=slot)
-            for position in range(computed):
-                found = self._cache[table[position // size], group, position % size]
-                if found != prints[position + 1]:
-                    raise IntegrityError(
-                        f"the cache of {occupant.request.request_id} is wrong at {position}",
-                        expected=prints[position + 1],
-                        found=int(found),
-                    )
-            for position in range(computed, computed + new):
-                page = table[position // size]
-                self._cache[page, group, position % size] = prints[position + 1]
+        self.cache.step(slot, prints, computed, new, _content(occupant.request))
+
+    def fill(self, request_id: str, start: int, stop: int) -> None:
+        """Positions [start, stop) of a request arrive in its pages from elsewhere."""
+        for slot, (_, occupant) in self._occupants.items():
+            if occupant.request.request_id == request_id:
+                self.cache.fill(slot, occupant.prints, start, stop)
 
     def _sample(self, occupant: _Occupant, drafts: list[int]) -> list[int]:
         """The true tokens, as long as the drafts agree with them, and one more."""
@@ -271,6 +261,11 @@ class ScriptedRunner(ModelRunner):
         if not wanted:
             return None, np.zeros(0, np.int32)
         return _flat(ids, values), np.array(wanted, np.int32)
+
+
+def _content(request: AdmittedRequest) -> int:
+    """Stands for what an encoder makes of the request's payloads."""
+    return hash((request.request_id, request.encoder_tokens))
 
 
 def _ragged(rows: list[list[int]]) -> tuple[Any, Any]:

@@ -57,7 +57,16 @@ class Harness:
     def add(self, name: str, prompt: Sequence[int], max_tokens: int = 8, **more: Any) -> None:
         entry_fields = {
             key: more.pop(key)
-            for key in ("stop_ids", "priority", "salt", "extras", "deadline", "tenant", "adapter")
+            for key in (
+                "stop_ids",
+                "priority",
+                "salt",
+                "extras",
+                "deadline",
+                "tenant",
+                "adapter",
+                "encoder_tokens",
+            )
             if key in more
         }
         self.core.add(

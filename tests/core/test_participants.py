@@ -22,7 +22,7 @@ class Recorder(SchedulerParticipant):
         self.calls.append(("admit", request.id))
         return self.answer
 
-    def limit(self, request, tokens):
+    def limit(self, request, start, tokens):
         return min(tokens, self.most)
 
     def attach(self, plan, requests):
@@ -140,17 +140,3 @@ def test_held_pages_stay_until_their_holder_is_done(engine):
     done.append(True)
     one.add("next", [2])
     one.run()
-
-
-def test_an_external_prefix_is_refused_in_this_release(engine):
-    class Connector(SchedulerParticipant):
-        attends_all = True
-
-        def external_prefix(self, request, local_hit):
-            return 4, False
-
-    one = engine(participants={"remote": Connector()})
-    one.add("a", [1] * 9)
-    answer = one.run()["a"]
-    assert answer.reason == "error"
-    assert "'remote'" in answer.error

@@ -1,10 +1,23 @@
-"""From what a runner tells of its layers to the plan of the cache."""
+"""From what a runner tells of its layers to the plan of the cache.
+
+All pages have the same bytes, so that one pool serves every group.  Layers of one spec are
+cut into groups of (at most) as many layers as the rarest spec has, and every layer gets a
+slab of the same bytes; a layer that needs less per token gets more tokens per page.
+
+    spec A (15 layers, small window)   groups of 3 layers: A0 A1 A2 A3 A4
+    spec B ( 3 layers, full)           one group of 3:     B0
+    page:  | slab | slab | slab |      owned by any one of A0 .. B0
+"""
 
 from __future__ import annotations
 
-from framework.contracts.kv_cache_spec import KVCacheSpec
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
 from framework.contracts.step import CacheGroup, CachePlan, RunnerInfo
 from framework.core.config import CoreConfig
+from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError
 
 
@@ -22,67 +35,177 @@ def choose_page_tokens(info: RunnerInfo, config: CoreConfig) -> int:
     return config.page_tokens
 
 
-def group_layers(info: RunnerInfo, page_tokens: int) -> tuple[CacheGroup, ...]:
-    """Layers with equal specs share page tables."""
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """How layers are cut: groups, bytes of a slab, slabs of a page."""
+
+    groups: tuple[CacheGroup, ...]
+    slab_bytes: int
+    places: int
+
+
+def divide(
+    layers: Mapping[str, KVCacheSpec], page_tokens: int, managers: Sequence[CacheManagerType]
+) -> _Division:
+    """Cut layers into groups.  Specs that store nothing form groups without pages."""
     by_spec: dict[KVCacheSpec, list[str]] = {}
-    for layer, spec in info.layers.items():
+    for layer, spec in layers.items():
         by_spec.setdefault(spec, []).append(layer)
+    stored = {spec: names for spec, names in by_spec.items() if spec.page_bytes(page_tokens)}
+    places = min((len(names) for names in stored.values()), default=0)
+    slab = max((spec.page_bytes(page_tokens) for spec in stored), default=0)
+    groups = []
+    for spec, names in by_spec.items():
+        size = places if spec in stored else len(names)
+        tokens = _fill(spec, page_tokens, slab, manager_for(spec, managers))
+        groups += [
+            CacheGroup(spec=spec, layers=tuple(names[at : at + size]), page_tokens=tokens)
+            for at in range(0, len(names), size)
+        ]
+    return _Division(tuple(groups), slab, places)
+
+
+def _fill(spec: KVCacheSpec, base: int, slab: int, manager: CacheManagerType) -> int:
+    """Tokens per page: doubled as long as the slab has room for them.
+
+    A state has no tokens to double; its pages are as long as the longest of the others, so
+    that prefixes of all groups end together (see `_align_states`).
+    """
+    tokens = base
+    if manager.carries_state or not spec.page_bytes(base):
+        return tokens
+    while spec.page_bytes(tokens * 2) <= slab:
+        tokens *= 2
+    return tokens
+
+
+def _align_states(
+    groups: Sequence[CacheGroup], managers: Sequence[CacheManagerType], whole: int | None
+) -> tuple[CacheGroup, ...]:
+    """Give state groups pages of the longest other page; of `whole` tokens (one page for
+    everything) when no prefix is ever looked up."""
+    carries = [manager_for(group.spec, managers).carries_state for group in groups]
+    longest = max(group.page_tokens for group in groups)
     return tuple(
-        CacheGroup(spec=spec, layers=tuple(layers), page_tokens=page_tokens)
-        for spec, layers in by_spec.items()
+        CacheGroup(spec=g.spec, layers=g.layers, page_tokens=whole or longest) if carry else g
+        for g, carry in zip(groups, carries, strict=True)
     )
 
 
-def plan_cache(info: RunnerInfo, config: CoreConfig) -> tuple[CachePlan, int]:
+def plan_cache(
+    info: RunnerInfo, config: CoreConfig, managers: Sequence[CacheManagerType]
+) -> tuple[CachePlan, int]:
     """(plan, longest sequence that can be served).
 
-    A page id has room in every group, so a page costs the bytes of all groups together.
     More pages than all slots can fill are of no use and are not planned.
     """
-    page_tokens = choose_page_tokens(info, config)
-    groups = group_layers(info, page_tokens)
-    page_bytes = sum(len(g.layers) * g.spec.page_bytes(page_tokens) for g in groups)
+    division = divide(info.layers, choose_page_tokens(info, config), managers)
+    whole = None
+    if not config.enable_prefix_caching:
+        whole = config.max_model_len or info.max_model_len
+    groups = _align_states(division.groups, managers, whole)
+    page_bytes = division.slab_bytes * division.places
     num_pages = config.num_pages or info.bytes_free // max(page_bytes, 1)
-    length = _longest(info, config, page_tokens, num_pages, len(groups))
-    per_request = max(g.spec.max_pages(length, page_tokens) for g in groups)
+    needs = _Needs(groups, config.max_num_batched_tokens)
+    length = _longest(info, config, needs, num_pages)
     if config.num_pages is None:
-        num_pages = min(num_pages, 1 + per_request * len(groups) * config.max_num_seqs)
+        num_pages = min(num_pages, 1 + needs.pages(length) * config.max_num_seqs)
     plan = CachePlan(
         groups=groups,
         num_pages=num_pages,
         page_bytes=page_bytes,
-        max_pages_per_request=per_request,
+        slab_bytes=division.slab_bytes,
+        max_pages_per_request=max(needs.width(length), 1),
+        layout=info.layout,
     )
+    check_splits(plan, info.kernel_page_tokens)
     return plan, length
 
 
-def _longest(
-    info: RunnerInfo, config: CoreConfig, page_tokens: int, num_pages: int, num_groups: int
-) -> int:
+@dataclass(frozen=True, slots=True)
+class _Needs:
+    """Pages that one request can need, over all groups."""
+
+    groups: Sequence[CacheGroup]
+    step_tokens: int
+
+    def pages(self, length: int) -> int:
+        """Pages held at one time, at most."""
+        return sum(
+            group.spec.max_pages(length, group.page_tokens, self.step_tokens)
+            for group in self.groups
+        )
+
+    def width(self, length: int) -> int:
+        """Entries of the widest page table; dropped pages keep theirs."""
+        return max(
+            max(
+                -(-length // group.page_tokens),
+                group.spec.max_pages(length, group.page_tokens, self.step_tokens),
+            )
+            for group in self.groups
+        )
+
+    def longest(self, pages: int, most: int) -> int:
+        """Largest length up to `most` that `pages` pages can hold, by bisection."""
+        low, high = 0, most
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.pages(middle) <= pages:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def _longest(info: RunnerInfo, config: CoreConfig, needs: _Needs, num_pages: int) -> int:
     """Cap the sequence length by the model, the operator and the cache."""
-    capacity = (num_pages - 1) // num_groups * page_tokens
+    widest = max(group.page_tokens for group in needs.groups)
+    most = info.max_model_len or config.max_model_len or max(num_pages, 1) * widest
+    capacity = needs.longest(num_pages - 1, most)
+    asked, model = config.max_model_len, info.max_model_len
+    if asked is not None and model is not None and asked > model:
+        raise ConfigError(
+            "max_model_len exceeds the model",
+            expected=f"at most {model} (the model's own limit)",
+            found=asked,
+            mend="lower max_model_len",
+        )
     if capacity < 1:
         raise ConfigError(
-            "the cache has no room for a single page",
-            expected=f"room for {1 + num_groups} pages of {page_tokens} tokens",
+            "the cache has no room for a single page of each group",
+            expected=f"room for {1 + needs.pages(1)} pages of {widest} tokens",
             found=f"room for {num_pages}",
             mend="give the cache more memory, or choose a smaller page size",
         )
-    asked, model = config.max_model_len, info.max_model_len
-    if asked is not None:
-        if model is not None and asked > model:
+    if asked is not None and asked > capacity:
+        raise ConfigError(
+            "max_model_len exceeds the cache",
+            expected=f"at most {capacity} tokens fit the cache of {num_pages} pages",
+            found=asked,
+            mend="lower max_model_len, or give the cache more memory",
+        )
+    return asked if asked is not None else capacity
+
+
+def check_splits(plan: CachePlan, kernels: Mapping[KVCacheSpec, int]) -> None:
+    """A kernel with smaller pages can see a page as several of its own only if pages lie
+    without a gap: no padding behind the layer, and pages next to each other.
+
+    Raises ConfigError with the mend.
+    """
+    for group in plan.groups:
+        kernel = kernels.get(group.spec)
+        if kernel is None or kernel == group.page_tokens:
+            continue
+        used = group.spec.page_bytes(group.page_tokens)
+        stride = plan.placement(0)[1]
+        if group.page_tokens % kernel or stride != used:
             raise ConfigError(
-                "max_model_len exceeds the model",
-                expected=f"at most {model} (the model's own limit)",
-                found=asked,
-                mend="lower max_model_len",
+                f"the kernel of {group.layers[0]!r} splits pages of {group.page_tokens} tokens "
+                f"into pages of {kernel}, which do not follow each other without a gap",
+                expected=f"a page size divisible by {kernel}, and a stride of {used} bytes",
+                found=f"a stride of {stride} bytes ({stride - used} of them padding or others')",
+                mend="use the layer_outermost layout and a page size at which the layers of all "
+                "groups fill their slabs, or a backend that takes pages of this size",
             )
-        if asked > capacity:
-            raise ConfigError(
-                "max_model_len exceeds the cache",
-                expected=f"at most {capacity} tokens fit the cache of {num_pages} pages",
-                found=asked,
-                mend="lower max_model_len, or give the cache more memory",
-            )
-        return asked
-    return capacity if model is None else min(model, capacity)

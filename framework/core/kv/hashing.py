@@ -1,21 +1,61 @@
-"""Names of full pages: a chain of sha256, so that a page's name stands for all before it.
+"""Names of full pages: a chain of hashes, so that a page's name stands for all before it.
 
     root = H(identity)     h0 = H(root, tokens 0, extras)     h1 = H(h0, tokens 1) ...
 
+The chain runs over units of the shortest page; a longer page takes the name of its last
+unit, which also stands for all tokens before it.  That is how a prefix found in pages of one
+size is found in pages of another:
+
+    units of 16    h0   h1   h2   h3
+    pages of 16   |h0  |h1  |h2  |h3  |
+    pages of 32   |     h1  |     h3  |
+
 Extras are tagged and length-prefixed, so that no two different inputs have one encoding.
-The salt goes into the first page only: the chain carries it on.
+The salt goes into the first unit only: the chain carries it on.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from framework.errors import ConfigError
+
 if TYPE_CHECKING:
     from framework.contracts.step import I32
     from framework.core.request import Request
+
+Digest = Callable[[bytes], bytes]
+
+
+def _sha256(data: bytes) -> bytes:
+    return sha256(data).digest()
+
+
+def choose_digest(name: str) -> tuple[Digest, bytes]:
+    """(hash function, what goes into the root).
+
+    sha256 is the default: nobody can make two prompts with one name.  xxhash is faster and
+    not made for that, so that its root is random per process and cannot be guessed.
+    """
+    if name == "sha256":
+        return _sha256, b""
+    if name == "xxhash":
+        try:
+            from xxhash import xxh3_128_digest
+        except ImportError as error:
+            raise ConfigError(
+                "prefix_hash='xxhash' needs the package xxhash",
+                expected="an installed xxhash",
+                found=str(error),
+                mend='pip install "framework[xxhash]", or use sha256',
+            ) from error
+        return xxh3_128_digest, secrets.token_bytes(32)
+    raise ConfigError("prefix_hash is unknown", expected="sha256 or xxhash", found=repr(name))
 
 
 def _field(tag: bytes, value: bytes) -> bytes:
@@ -23,39 +63,48 @@ def _field(tag: bytes, value: bytes) -> bytes:
 
 
 class PageHasher:
-    """identity: whatever makes the contents of two caches differ (model, dtypes, layout)."""
+    """identity: whatever makes the contents of two caches differ (model, dtypes, layout).
+    unit: tokens per link of the chain.  digest, root: see `choose_digest`."""
 
-    def __init__(self, identity: str, page_tokens: int) -> None:
-        self.page_tokens = page_tokens
+    def __init__(
+        self, identity: str, unit: int, digest: Digest = _sha256, root: bytes = b""
+    ) -> None:
+        self.unit = unit
+        self._digest = digest
+        self._secret = root
         self._identity = identity
         self._epoch = 0
         self._root = b""
         self.new_epoch()
 
     def new_epoch(self) -> None:
-        """The weights changed: no page hashed before can be hit."""
+        """The weights changed: nothing hashed before can be hit.  Requests hash anew."""
         self._epoch += 1
-        text = f"{self._identity}\0{self.page_tokens}\0{self._epoch}"
-        self._root = sha256(text.encode()).digest()
+        text = f"{self._identity}\0{self.unit}\0{self._epoch}"
+        self._root = self._digest(self._secret + text.encode())
 
     def extend(self, request: Request, tokens: I32, count: int) -> list[bytes]:
-        """Hashes of the first `count` pages of `request`, whose known ids are `tokens`.
+        """Hashes of the first `count` units of `request`, whose known ids are `tokens`.
 
-        Kept with the request: each page is hashed once, whatever happens to the request.
+        Kept with the request: each unit is hashed once, whatever happens to the request.
         """
         hashes = request.hashes
-        size = self.page_tokens
         if len(hashes) >= count:
             return hashes
-        data = np.ascontiguousarray(tokens[: count * size], dtype="<i4").tobytes()
-        width = size * 4
-        for page in range(len(hashes), count):
-            chain = sha256(hashes[-1] if hashes else self._first(request))
-            chain.update(data[page * width : (page + 1) * width])
-            hashes.append(chain.digest())
+        width = self.unit * 4
+        first = len(hashes)
+        data = np.ascontiguousarray(
+            tokens[first * self.unit : count * self.unit], dtype="<i4"
+        ).tobytes()
+        digest = self._digest
+        last = hashes[-1] if hashes else self.first_input(request)
+        for start in range(0, (count - first) * width, width):
+            last = digest(last + data[start : start + width])
+            hashes.append(last)
         return hashes
 
-    def _first(self, request: Request) -> bytes:
+    def first_input(self, request: Request) -> bytes:
+        """What stands before the tokens of the first unit."""
         entry = request.input
         prefix = self._root
         if entry.adapter is not None:

@@ -1,4 +1,4 @@
-"""The KV manager: which pages each slot owns, what may be shared, what can be reused."""
+"""The KV manager: which pages each slot owns, what may be shared, what can be given back."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
-from framework.core.kv.hashing import PageHasher
+from framework.contracts.step import KvOp
+from framework.core.kv.hashing import PageHasher, choose_digest
 from framework.core.kv.managers import manager_for
-from framework.core.kv.pages import PagePool
+from framework.core.kv.pages import NULL_PAGE, PagePool
+from framework.core.kv.prefix import Match, PrefixIndex
+from framework.errors import IntegrityError
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
     from framework.contracts.step import I32, CachePlan
+    from framework.core.config import CoreConfig
     from framework.core.request import Request
 
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Pages found in the prefix cache, per group, and the tokens that they hold."""
-
-    tokens: int
-    pages: tuple[tuple[int, ...], ...]
+ENDLESS = np.iinfo(np.int64).max
+Counts = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,133 +36,237 @@ class Growth:
     ids: Sequence[int]
 
 
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What `reserve` did: entries for the runner's tables, and page operations to do first."""
+
+    growths: Sequence[Growth] = ()
+    ops: Sequence[KvOp] = ()
+
+
+NOTHING = Allocation()
+
+
 class KVManager:
     """Page tables by slot over one pool.
 
     Life of a request: `match`, `admit` when it takes a slot, `reserve` before each step that
     needs room, `commit` after it, `leave` at the end.  `leave` returns the pages, which the
     caller gives back to the pool once no step in flight can touch them.
+
+    room: int64 [slots], tokens for which a slot has pages in every group.
+    seen: int64 [slots], confirmed tokens for which `commit` was called.
     """
 
     def __init__(
-        self,
-        plan: CachePlan,
-        num_slots: int,
-        identity: str,
-        managers: Iterable[CacheManagerType],
-        caching: bool,
+        self, plan: CachePlan, config: CoreConfig, managers: Iterable[CacheManagerType]
     ) -> None:
         managers = tuple(managers)
         self.plan = plan
-        self.page_tokens = plan.groups[0].page_tokens
         self.pool = PagePool(plan.num_pages)
-        self.caching = caching
-        self.hasher = PageHasher(identity, self.page_tokens)
-        self._groups = [(g.spec, manager_for(g.spec, managers)) for g in plan.groups]
-        shape = (len(plan.groups), num_slots, plan.max_pages_per_request)
-        self.tables = np.zeros(shape, np.int32)
-        # Groups grow together: all pages have the same number of tokens.
-        self.held = np.zeros(num_slots, np.int64)
-        self.hashed = np.zeros(num_slots, np.int64)
-        self._tags = [bytes([index]) for index in range(len(plan.groups))]
+        self.groups = plan.groups
+        self._managers = [manager_for(group.spec, managers) for group in plan.groups]
+        self.unit = min(group.page_tokens for group in plan.groups)
+        digest, root = choose_digest(config.prefix_hash)
+        hasher = PageHasher(config.identity, self.unit, digest, root)
+        self.prefix = PrefixIndex(
+            plan.groups, self._managers, self.pool, hasher, config.enable_kv_events
+        )
+        self.caching = config.enable_prefix_caching
+        slots = config.max_num_seqs
+        self.tables = np.zeros((len(plan.groups), slots, plan.max_pages_per_request), np.int32)
+        self.held = np.zeros((len(plan.groups), slots), np.int64)
+        self.room = np.zeros(slots, np.int64)
+        self.seen = np.zeros(slots, np.int64)
+        self._cut = np.zeros((len(plan.groups), slots), np.int64)  # end of what was dropped
+        self._drops: dict[int, list[Growth]] = {}
+        self._pins: dict[int, list[int]] = {}
+        self._step_tokens = config.max_num_batched_tokens
+        carriers = [
+            group.page_tokens
+            for group, manager in zip(plan.groups, self._managers, strict=True)
+            if manager.carries_state
+        ]
+        # Where a state is kept at the end of each page, steps must end there too.
+        self._border = min(carriers) if carriers else None
 
     @property
     def num_groups(self) -> int:
-        return len(self._groups)
+        return len(self.groups)
+
+    # Prefixes
 
     def match(self, request: Request, limit: int) -> Match:
         """The longest prefix, of at most `limit` tokens, that the cache holds."""
-        count = limit // self.page_tokens
-        if not self.caching or count <= 0:
-            return Match(0, ((),) * self.num_groups)
-        hashes = self.hasher.extend(request, request.tokens, count)[:count]
-        found = [[self.pool.find(h + tag) for h in hashes] for tag in self._tags]
-        # Each group may shorten the prefix; repeat until all agree.
-        hit, before = count, -1
-        while hit != before:
-            before = hit
-            for (spec, manager), pages in zip(self._groups, found, strict=True):
-                present = [page is not None for page in pages[:hit]]
-                hit = min(hit, manager.longest_hit(present, self.page_tokens, spec))
-        reused = tuple(tuple(p or 0 for p in group[:hit]) for group in found)
-        return Match(hit * self.page_tokens, reused)
+        return self.prefix.match(request, limit if self.caching else 0)
 
-    def pages_for(self, tokens: int) -> int:
-        """Table entries that `tokens` tokens need, per group."""
-        return -(-tokens // self.page_tokens)
+    def fits(self, match: Match, tokens: int, encoder: int, spare: int) -> bool:
+        """Whether a new request with this match could hold `tokens` tokens now, and `spare`
+        pages would still be free."""
+        fresh = 0
+        for index, pages in enumerate(match.pages):
+            fresh += max(self._entries(index, tokens, encoder) - len(pages), 0)
+        reused = sum(1 for pages in match.pages for page in pages if not self.pool.references[page])
+        return fresh + reused + spare <= self.pool.num_free
 
-    def fits(self, match: Match, tokens: int) -> bool:
-        """Whether a new request with this match could hold `tokens` tokens now."""
-        have = match.tokens // self.page_tokens
-        fresh = max(self.pages_for(tokens) - have, 0) * self.num_groups
-        reused = sum(self.pool.num_unreferenced(pages) for pages in match.pages)
-        return fresh + reused <= self.pool.num_free
+    def _entries(self, group: int, tokens: int, encoder: int) -> int:
+        """Entries of the group's page table that so many tokens need."""
+        own = self.groups[group]
+        if self._managers[group].by_encoder:
+            return own.spec.max_pages(encoder, own.page_tokens, encoder) if encoder else 0
+        return -(-tokens // own.page_tokens)
 
-    def admit(self, slot: int, match: Match) -> None:
-        """`slot` starts with the matched pages."""
-        count = match.tokens // self.page_tokens
+    def most_pages(self, tokens: int) -> int:
+        """Pages that a request of `tokens` tokens can ever hold at one time."""
+        return sum(
+            group.spec.max_pages(tokens, group.page_tokens, self._step_tokens)
+            for group in self.groups
+        )
+
+    # Slots
+
+    def admit(self, slot: int, match: Match, encoder: int) -> None:
+        """`slot` starts with the matched pages, and with those for its encoder's tokens."""
         for group, pages in enumerate(match.pages):
-            self.pool.acquire(pages)
+            self.pool.acquire(page for page in pages if page != NULL_PAGE)
+            if self._managers[group].by_encoder:
+                pages = tuple(self.pool.allocate(self._entries(group, 0, encoder)))
+            count = len(pages)
             self.tables[group, slot, :count] = pages
-        self.held[slot] = self.hashed[slot] = count
+            self.held[group, slot] = count
+            size = self.groups[group].page_tokens
+            spec = self.groups[group].spec
+            self._cut[group, slot] = self._managers[group].droppable(match.tokens, size, spec)[1]
+        self.seen[slot] = match.tokens
+        self._set_room(slot)
 
-    def reserve(self, slot: int, tokens: int) -> list[Growth] | None:
+    def _set_room(self, slot: int) -> None:
+        self.room[slot] = min(
+            ENDLESS if manager.by_encoder else int(self.held[index, slot]) * group.page_tokens
+            for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True))
+        )
+
+    def clip_to_borders(self, planned: Counts, take: Counts) -> Counts:
+        """Shorten steps that would run past the end of a page at which a state is kept."""
+        if self._border is None:
+            return take
+        return np.minimum(take, self._border - planned % self._border)
+
+    def lacking(self, slot: int, tokens: int) -> int:
+        """Pages that `slot` lacks for `tokens` tokens altogether."""
+        return sum(
+            max(self._entries(group, tokens, 0) - int(self.held[group, slot]), 0)
+            for group, manager in enumerate(self._managers)
+            if not manager.by_encoder
+        )
+
+    def reserve(self, slot: int, tokens: int) -> Allocation | None:
         """Room for `tokens` tokens altogether; None, without effect, if pages are lacking."""
-        start = int(self.held[slot])
-        count = self.pages_for(tokens) - start
-        if count <= 0:
-            return []
-        if count * self.num_groups > self.pool.num_free:
+        if tokens <= self.room[slot]:
+            return NOTHING
+        if self.lacking(slot, tokens) > self.pool.num_free:
             return None
-        growths = []
-        for group in range(self.num_groups):
+        growths: list[Growth] = []
+        ops: list[KvOp] = []
+        for group, manager in enumerate(self._managers):
+            start = int(self.held[group, slot])
+            count = self._entries(group, tokens, 0) - start
+            if manager.by_encoder or count <= 0:
+                continue
             ids = self.pool.allocate(count)
             self.tables[group, slot, start : start + count] = ids
+            self.held[group, slot] = start + count
             growths.append(Growth(group, slot, start, ids))
-        self.held[slot] = start + count
-        return growths
+            if manager.carries_state:
+                source = int(self.tables[group, slot, start - 1]) if start else NULL_PAGE
+                kind: str = "copy" if start else "zero"
+                ops.append(KvOp(kind, group, source, ids[0]))  # type: ignore[arg-type]
+        self._set_room(slot)
+        return Allocation(growths, ops)
 
     def commit(self, request: Request, slot: int, tokens: I32, confirmed: int) -> None:
-        """The first `confirmed` tokens are in the cache for certain: full pages get names."""
-        first, last = int(self.hashed[slot]), confirmed // self.page_tokens
-        if not self.caching or last <= first:
+        """The first `confirmed` tokens are in the cache for certain: full pages get names,
+        pages that are read no more are given back."""
+        if self.caching:
+            tables = [table[slot] for table in self.tables]
+            self.prefix.name(request, tokens, tables, int(self.seen[slot]), confirmed)
+        self.seen[slot] = confirmed
+        for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
+            if not manager.keeps_all:
+                start, stop = manager.droppable(confirmed, group.page_tokens, group.spec)
+                self._drop(index, slot, max(start, int(self._cut[index, slot])), stop)
+
+    def _drop(self, group: int, slot: int, start: int, stop: int) -> None:
+        stop = min(stop, int(self.held[group, slot]))
+        if stop <= start:
             return
-        hashes = self.hasher.extend(request, tokens, last)
-        for group, tag in enumerate(self._tags):
-            ids = self.tables[group, slot, first:last].tolist()
-            for page, name in zip(ids, hashes[first:last], strict=True):
-                self.pool.store(page, name + tag)
-        self.hashed[slot] = last
+        row = self.tables[group, slot]
+        self.pool.release([page for page in row[start:stop].tolist() if page != NULL_PAGE])
+        row[start:stop] = NULL_PAGE
+        self._cut[group, slot] = stop
+        null = [NULL_PAGE] * (stop - start)
+        self._drops.setdefault(slot, []).append(Growth(group, slot, start, null))
+
+    def take_drops(self) -> list[Growth]:
+        """Table entries that became the null page since the last call."""
+        drops = [growth for growths in self._drops.values() for growth in growths]
+        self._drops.clear()
+        return drops
 
     def leave(self, slot: int) -> list[int]:
         """Take all pages from `slot`.  Last pages first, so that a prefix is evicted last."""
-        count = int(self.held[slot])
-        self.held[slot] = self.hashed[slot] = 0
-        pages: list[int] = self.tables[:, slot, :count][:, ::-1].T.ravel().tolist()
+        pages: list[int] = []
+        for group in range(self.num_groups):
+            row = self.tables[group, slot, : self.held[group, slot]]
+            pages += row[row != NULL_PAGE][::-1].tolist()
+            self.held[group, slot] = self._cut[group, slot] = 0
+        self.room[slot] = self.seen[slot] = 0
+        self._drops.pop(slot, None)
         return pages
 
     def invalidate(self, pages: Iterable[int]) -> list[int]:
         """The content of `pages` was lost: nobody hits them any more.  Returns the slots that
         read them and must compute again; what lies before stays good and can be hit."""
-        lost = np.array(sorted(pages), np.int32)
+        lost = np.array(sorted(set(pages) - {NULL_PAGE}), np.int32)
         self.pool.forget(lost.tolist())
         return [
             slot
-            for slot in np.flatnonzero(self.held).tolist()
-            if np.isin(self.tables[:, slot, : self.held[slot]], lost).any()
+            for slot in np.flatnonzero(self.held.any(axis=0)).tolist()
+            if any(
+                np.isin(self.tables[group, slot, : self.held[group, slot]], lost).any()
+                for group in range(self.num_groups)
+            )
         ]
 
-    def clear(self) -> None:
-        """Forget every cached prefix; pages in use stay in use."""
-        self.pool.forget_all()
+    # Pins
+
+    def pin(self, key: int, match: Match) -> None:
+        """Keep the matched pages whatever happens, until `unpin`."""
+        pages = [page for group in match.pages for page in group if page != NULL_PAGE]
+        self.pool.acquire(pages)
+        self._pins[key] = pages
+
+    def unpin(self, key: int) -> bool:
+        """False if nothing is pinned under `key`."""
+        pages = self._pins.pop(key, None)
+        self.pool.release(pages or ())
+        return pages is not None
+
+    @property
+    def num_pinned(self) -> int:
+        return len({page for pages in self._pins.values() for page in pages})
 
     def check_integrity(self, outside: Iterable[int]) -> None:
         """`outside`: pages that left their slots and were not given back yet."""
         references: dict[int, int] = {}
-        for slot in np.flatnonzero(self.held).tolist():
-            for page in self.tables[:, slot, : self.held[slot]].ravel().tolist():
+        owners: list[Iterable[int]] = [outside, *self._pins.values()]
+        for group in range(self.num_groups):
+            for slot in np.flatnonzero(self.held[group]).tolist():
+                owners.append(self.tables[group, slot, : self.held[group, slot]].tolist())
+        for owner in owners:
+            for page in owner:
                 references[page] = references.get(page, 0) + 1
-        for page in outside:
-            references[page] = references.get(page, 0) + 1
-        references.pop(0, None)
+        references.pop(NULL_PAGE, None)
         self.pool.check_integrity(references)
+        if set(self._drops) - set(np.flatnonzero(self.held.any(axis=0)).tolist()):
+            raise IntegrityError("dropped pages are kept for a slot without a request")

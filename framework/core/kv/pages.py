@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from framework.errors import IntegrityError
 
@@ -31,7 +31,10 @@ class PagePool:
         self.references = [0] * num_pages
         self.references[NULL_PAGE] = 1
         self.num_free = num_pages - 1
+        self.evictions = 0
+        self.on_removed: Callable[[bytes], None] | None = None
         self._hash_of: list[bytes | None] = [None] * num_pages
+        self._content: list[bytes] = [b""] * num_pages
         self._page_of: dict[bytes, int] = {}
 
     def _unlink(self, page: int) -> None:
@@ -53,7 +56,9 @@ class PagePool:
                 raise IntegrityError("the pool was asked for more pages than are free")
             self._unlink(page)
             self.references[page] = 1
-            self._forget(page)
+            if self._hash_of[page] is not None:
+                self.evictions += 1
+                self._forget(page)
             pages.append(page)
         return pages
 
@@ -86,17 +91,29 @@ class PagePool:
         """How many of `pages` are free now, so that acquiring them uses up free pages."""
         return sum(1 for page in pages if self.references[page] == 0)
 
-    def store(self, page: int, key: bytes) -> None:
-        """`page` now holds `key`.  If another page does already, this one stays nameless."""
-        if self._hash_of[page] is None and key not in self._page_of:
-            self._hash_of[page] = key
-            self._page_of[key] = page
+    def holds(self, page: int, content: bytes) -> bool:
+        """Whether what was stored with the page's name is `content`: false if two contents
+        have one name."""
+        return self._content[page] == content
+
+    def store(self, page: int, key: bytes, content: bytes) -> bool:
+        """`page` now holds `key`, made from `content`.  False if another page does already
+        (or this one has a name): then it stays as it is."""
+        if self._hash_of[page] is not None or key in self._page_of:
+            return False
+        self._hash_of[page] = key
+        self._content[page] = content
+        self._page_of[key] = page
+        return True
 
     def _forget(self, page: int) -> None:
         key = self._hash_of[page]
         if key is not None:
             self._hash_of[page] = None
+            self._content[page] = b""
             del self._page_of[key]
+            if self.on_removed is not None:
+                self.on_removed(key)
 
     def forget(self, pages: Iterable[int]) -> None:
         """The content of these pages was lost: nobody may hit it any more."""

@@ -1,0 +1,130 @@
+"""How waiting requests get a slot, and those that load from elsewhere begin to run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from framework.contracts.participant import External, Refuse, Wait
+from framework.core.request import Status
+from framework.core.state import Loading
+
+if TYPE_CHECKING:
+    from framework.core.kv.prefix import Match
+    from framework.core.request import Request
+    from framework.core.state import CoreState
+    from framework.core.step_draft import StepDraft
+
+
+class Admitter:
+    """Works on the waiting line of a `CoreState`."""
+
+    def __init__(self, state: CoreState) -> None:
+        self._state = state
+        pages = state.kv.pool.num_pages - 1
+        self._watermark = int(pages * state.config.watermark)
+
+    def take_arrivals(self) -> None:
+        """Start requests whose pages have been filled from elsewhere."""
+        state = self._state
+        for slot, loading in list(state.loading.items()):
+            answer = loading.arrived()
+            if isinstance(answer, Refuse):
+                state.end(loading.request, "error", answer.reason)
+            elif answer is not None:
+                most = max(loading.request.hit_limit(), loading.hit)
+                computed = min(loading.hit + max(answer, 0), most)
+                del state.loading[slot]
+                state.slots.planned[slot] = state.slots.confirmed[slot] = computed
+                state.start(slot)
+
+    def plan_waiting(self, draft: StepDraft, share: int | None) -> None:
+        """Admit from the front of the line as long as there is room for the first."""
+        state = self._state
+        while draft.budget > 0 and draft.rows > 0 and state.slots.free:
+            request = state.queue.first()
+            if request is None:
+                return
+            if self._may_run(request) and not self._start(request, draft, share):
+                return
+
+    def _may_run(self, request: Request) -> bool:
+        """Ask the participants; a request that may not run is out of line afterwards."""
+        state = self._state
+        answer = state.hub.admit(request)
+        if isinstance(answer, Wait):
+            state.queue.put_aside(answer.wake, answer.reason)
+            return False
+        if isinstance(answer, Refuse):
+            state.end(request, "error", answer.reason)
+            return False
+        return True
+
+    def _start(self, request: Request, draft: StepDraft, share: int | None) -> bool:
+        """Give the first in line a slot and its first tokens; False if it must stay in line."""
+        state = self._state
+        match = state.kv.match(request, request.hit_limit())
+        offer = state.hub.external_prefix(request, match.tokens)
+        if isinstance(offer, Refuse):
+            state.end(request, "error", offer.reason)
+            return True
+        if offer.arrived is not None:
+            return self._load(request, match, offer, draft)
+        # What a participant has put into the cache counts as computed from the start.
+        start = min(match.tokens + offer.tokens, request.hit_limit())
+        whole = request.num_computable - start
+        tokens = min(whole, draft.budget)
+        if tokens < whole and not state.config.enable_chunked_prefill:
+            return False
+        if share is not None:
+            tokens = min(tokens, share)
+        tokens = int(state.kv.clip_to_borders(np.array(start), np.array(tokens)))
+        tokens = state.hub.limit(request, start, tokens)
+        if tokens <= 0:
+            state.queue.put_aside(lambda: True, "limited by a participant")
+            return True
+        if not self._fits(request, match, start + tokens):
+            return False
+        state.queue.pop_first()
+        slot = state.occupy(request, match)
+        state.slots.planned[slot] = state.slots.confirmed[slot] = start
+        state.start(slot)
+        allocation = state.kv.reserve(slot, start + tokens)
+        assert allocation is not None
+        draft.admit(request.admitted(int(state.slots.generation[slot])), tokens, allocation)
+        return True
+
+    def _load(self, request: Request, match: Match, offer: External, draft: StepDraft) -> bool:
+        """The request keeps a slot while its pages are filled; False if they cannot be had."""
+        state = self._state
+        assert offer.arrived is not None
+        tokens = min(match.tokens + offer.tokens, request.hit_limit())
+        if not self._fits(request, match, tokens):
+            return False
+        state.queue.pop_first()
+        slot = state.occupy(request, match)
+        allocation = state.kv.reserve(slot, tokens)
+        assert allocation is not None
+        request.status = Status.LOADING
+        state.loading[slot] = Loading(request, match.tokens, offer.arrived)
+        draft.admit(request.admitted(int(state.slots.generation[slot])), 0, allocation)
+        return True
+
+    def _fits(self, request: Request, match: Match, tokens: int) -> bool:
+        """Whether the pages can be had, with what must stay free."""
+        state = self._state
+        spare = self._watermark if state.running or state.loading else 0
+        if state.config.whole_sequence_must_fit:
+            spare = max(spare, self._promised(request, tokens))
+        return state.kv.fits(match, tokens, request.input.encoder_tokens, spare)
+
+    def _promised(self, request: Request, tokens: int) -> int:
+        """Pages that this and the running requests may still claim beyond what they hold."""
+        kv, slots = self._state.kv, self._state.slots
+        own = kv.most_pages(request.input.max_total) - kv.most_pages(tokens)
+        others = sum(
+            max(kv.most_pages(int(slots.limit[slot])) - int((kv.tables[:, slot] > 0).sum()), 0)
+            for slot in (*self._state.running, *self._state.loading)
+        )
+        return max(own, 0) + others

@@ -1,0 +1,120 @@
+"""Weighted fair queueing by tenant: nobody's flood makes others wait.
+
+Start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng, "Start-time Fair Queueing: A
+Scheduling Algorithm for Integrated Services Packet Switching Networks", SIGCOMM 1996), with
+tokens for bits.  How many tokens a request will cost is not known when it comes, so that a
+tenant is charged for what was computed, step by step, rather than for whole requests.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
+
+F64 = npt.NDArray[np.float64]
+
+
+def _from_text(value: Any) -> Any:
+    """Flags and environment variables give text: a JSON object."""
+    return json.loads(value) if isinstance(value, str) else value
+
+
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class FairOptions(BaseModel):
+    """weights: name of a tenant -> its share, relative to others.  A mapping, or its JSON.
+    default_weight: of tenants that are not named."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    weights: Annotated[dict[str, Weight], BeforeValidator(_from_text)] = Field(default_factory=dict)
+    default_weight: Weight = 1.0
+
+
+class FairQueueing(SchedulingPolicy):
+    """Each tenant has a virtual time, which advances by the tokens that were computed for it,
+    divided by its weight; the tenant that is furthest behind comes first.
+
+    A tenant that had nothing to do starts at the system's virtual time, that of the busy
+    tenant furthest behind: idling earns no credit.  What it was ahead, it remains ahead.
+
+        virtual time   system       A            B
+                         v          |            |
+        requests       --+----------a1---a2------+---a3--     keys of A: A + cost before
+                                                 b1--b2--     keys of B: B + cost before
+
+    Several requests of one tenant are spaced by the cost of those before them, in order of
+    arrival, so that one step shares out its slots and tokens fairly too.  Effects: `keys`
+    notes which tenants are busy, `served` charges them.
+    """
+
+    Options: ClassVar[type[BaseModel] | None] = FairOptions
+
+    def __init__(self, options: BaseModel | None = None) -> None:
+        super().__init__(options)
+        chosen = options if isinstance(options, FairOptions) else FairOptions()
+        self._weights, self._default = chosen.weights, chosen.default_weight
+        self._weight: F64 = np.zeros(0)
+        self._time: F64 = np.zeros(0)
+        self._busy = np.zeros(0, np.bool_)  # had something to do up to the last step
+        self._seen = np.zeros(0, np.bool_)  # has something to do since
+        self._now = 0.0
+
+    def keys(self, requests: RequestArrays) -> F64:
+        tenant = requests.tenant
+        self._meet(requests.tenant_names)
+        self._seen[tenant] = True
+        come = self._seen & ~self._busy
+        if come.any():
+            self._time[come] = np.maximum(self._time[come], self._now)
+            self._busy |= come
+        cost = np.maximum(requests.known - requests.computed, 0)
+        keys: F64 = (
+            self._time[tenant] + _before(tenant, requests.arrival, cost) / (self._weight[tenant])
+        )
+        return keys
+
+    def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
+        if not len(requests):
+            return
+        self._meet(requests.tenant_names)
+        tokens_of = np.bincount(requests.tenant, weights=tokens, minlength=len(self._time))
+        self._time += tokens_of / self._weight
+        self._seen[requests.tenant] = True
+        # The system's time never goes back, or a tenant could gain by coming later.
+        self._now = max(self._now, float(self._time[self._seen].min()))
+        self._busy, self._seen = self._seen, self._busy
+        self._seen[:] = False
+
+    def _meet(self, names: Sequence[str]) -> None:
+        """Room for tenants that came since."""
+        known = len(self._time)
+        if known == len(names):
+            return
+        weights = [self._weights.get(name, self._default) for name in names[known:]]
+        more = len(weights)
+        self._weight = np.concatenate([self._weight, weights])
+        self._time = np.concatenate([self._time, np.zeros(more)])
+        self._busy = np.concatenate([self._busy, np.zeros(more, np.bool_)])
+        self._seen = np.concatenate([self._seen, np.zeros(more, np.bool_)])
+
+
+def _before(
+    tenant: npt.NDArray[np.int64], arrival: npt.NDArray[np.int64], cost: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Cost of the same tenant's requests that arrived before, int64 [n]."""
+    order = np.lexsort((arrival, tenant))
+    sorted_tenant, sorted_cost = tenant[order], cost[order]
+    before = np.cumsum(sorted_cost) - sorted_cost
+    first = np.searchsorted(sorted_tenant, sorted_tenant)
+    result = np.empty_like(before)
+    result[order] = before - before[first]
+    return result

@@ -1,0 +1,158 @@
+"""The prefix cache: which pages of a request exist already, and naming those that become
+full."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from framework.contracts.messages import KVEvent
+
+if TYPE_CHECKING:
+    from framework.contracts.kv_cache_spec import CacheManagerType
+    from framework.contracts.step import I32, CacheGroup
+    from framework.core.kv.hashing import PageHasher
+    from framework.core.kv.pages import PagePool
+    from framework.core.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Pages found in the prefix cache, per group, and the tokens that they hold.  A page that
+    the group does not need any more stands as the null page."""
+
+    tokens: int
+    pages: tuple[tuple[int, ...], ...]
+
+
+class PrefixIndex:
+    """Names of pages over one pool.  Its unit is the shortest page.
+
+    events: what was stored, removed and cleared since they were last taken; None keeps none.
+    collisions: names that were found with other contents than they were made from.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[CacheGroup],
+        managers: Sequence[CacheManagerType],
+        pool: PagePool,
+        hasher: PageHasher,
+        keep_events: bool,
+    ) -> None:
+        self._pool, self.hasher = pool, hasher
+        self._nothing = Match(0, ((),) * len(groups))
+        self._groups = [
+            (index, group, manager, group.page_tokens // hasher.unit)
+            for index, (group, manager) in enumerate(zip(groups, managers, strict=True))
+            if not manager.by_encoder
+        ]
+        self._count = len(groups)
+        # All groups must be able to end at the same token.
+        self.step = math.lcm(*(group.page_tokens for _, group, _, _ in self._groups))
+        self.collisions = 0
+        self.events: list[KVEvent] | None = [] if keep_events else None
+        if keep_events:
+            pool.on_removed = self._removed
+
+    def match(self, request: Request, limit: int) -> Match:
+        """The longest prefix, of at most `limit` tokens, that every group can take over."""
+        hit = limit // self.step * self.step
+        if hit <= 0:
+            return self._nothing
+        hashes = self.hasher.extend(request, request.tokens, hit // self.hasher.unit)
+        found = [
+            [self._find(request, hashes, index, page, width) for page in range(hit // size)]
+            for index, width, size in (
+                (index, width, group.page_tokens) for index, group, _, width in self._groups
+            )
+        ]
+        # Each group may shorten the prefix; repeat until all agree.
+        before = -1
+        while hit != before:
+            before = hit
+            for (_, group, manager, _), pages in zip(self._groups, found, strict=True):
+                present = [page is not None for page in pages[: hit // group.page_tokens]]
+                most = manager.longest_hit(present, group.page_tokens, group.spec)
+                hit = min(hit, most * group.page_tokens) // self.step * self.step
+        if hit == 0:
+            return self._nothing
+        return Match(hit, self._kept(found, hit))
+
+    def _kept(self, found: Sequence[Sequence[int | None]], hit: int) -> tuple[tuple[int, ...], ...]:
+        """Pages up to `hit`, without those that are not read any more."""
+        pages: list[tuple[int, ...]] = [()] * self._count
+        for (index, group, manager, _), own in zip(self._groups, found, strict=True):
+            start, stop = manager.droppable(hit, group.page_tokens, group.spec)
+            pages[index] = tuple(
+                0 if page is None or start <= place < stop else page
+                for place, page in enumerate(own[: hit // group.page_tokens])
+            )
+        return tuple(pages)
+
+    def _find(
+        self, request: Request, hashes: Sequence[bytes], group: int, page: int, width: int
+    ) -> int | None:
+        last = (page + 1) * width
+        place = self._pool.find(hashes[last - 1] + bytes([group]))
+        if place is None:
+            return None
+        if self._pool.holds(place, self._content(request, request.tokens, page, width)):
+            return place
+        self.collisions += 1
+        return None
+
+    def _content(self, request: Request, tokens: I32, page: int, width: int) -> bytes:
+        """What a page's name is made from: the name before it, and its tokens."""
+        unit = page * width
+        before = request.hashes[unit - 1] if unit else self.hasher.first_input(request)
+        size = width * self.hasher.unit
+        return before + tokens[page * size : (page + 1) * size].tobytes()
+
+    def name(
+        self, request: Request, tokens: I32, tables: Sequence[I32], first: int, confirmed: int
+    ) -> None:
+        """Name the pages that end in (first, confirmed]: tokens that are in the cache.
+
+        tables: page ids of the request, one row per group.
+        """
+        hashes = self.hasher.extend(request, tokens, confirmed // self.hasher.unit)
+        for index, group, _, width in self._groups:
+            size = group.page_tokens
+            for page in range(first // size, confirmed // size):
+                place = int(tables[index][page])
+                if place == 0:
+                    continue
+                name = hashes[(page + 1) * width - 1]
+                content = self._content(request, tokens, page, width)
+                stored = self._pool.store(place, name + bytes([index]), content)
+                if stored and self.events is not None:
+                    unit = page * width
+                    self.events.append(
+                        KVEvent(
+                            kind="stored",
+                            group=index,
+                            name=name,
+                            parent=request.hashes[unit - 1] if unit else None,
+                            tokens=tuple(tokens[page * size : (page + 1) * size].tolist()),
+                        )
+                    )
+
+    def clear(self) -> None:
+        """Forget every name; pages in use stay in use."""
+        keep, self._pool.on_removed = self._pool.on_removed, None
+        self._pool.forget_all()
+        self._pool.on_removed = keep
+        if self.events is not None:
+            self.events.append(KVEvent(kind="cleared"))
+
+    def take_events(self) -> list[KVEvent]:
+        """What happened since the last call, in order."""
+        events, self.events = self.events or [], [] if self.events is not None else None
+        return events
+
+    def _removed(self, key: bytes) -> None:
+        assert self.events is not None
+        self.events.append(KVEvent(kind="removed", group=key[-1], name=key[:-1]))

@@ -1,0 +1,129 @@
+"""What a real cache would hold, as fingerprints, so that every read can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from framework.contracts.kv_cache_spec import CacheManagerType
+from framework.contracts.step import CacheGroup, CachePlan, KvOp, PageUpdates
+from framework.core.kv.managers import BUILT_IN, manager_for
+from framework.errors import IntegrityError
+
+
+class FakeCache:
+    """Pages by id, each a mapping of offset -> fingerprint; page tables by slot and group.
+
+    A page that carries a state holds one fingerprint, that after its last token.
+    managers: types beside the built-in ones.
+    """
+
+    def __init__(self, plan: CachePlan, managers: Sequence[CacheManagerType] = ()) -> None:
+        self.plan = plan
+        known = (*(make() for make in BUILT_IN), *managers)
+        self._groups = [(group, manager_for(group.spec, known)) for group in plan.groups]
+        self._pages: list[dict[int, int]] = [{} for _ in range(plan.num_pages)]
+        self.tables: dict[int, list[list[int]]] = {}
+
+    def apply(self, updates: Sequence[PageUpdates], ops: Sequence[KvOp]) -> None:
+        """Change page tables, then whole pages, as a plan says."""
+        for group, update in enumerate(updates):
+            at = 0
+            for slot, start, count, replace in zip(
+                update.slots.tolist(),
+                update.starts.tolist(),
+                update.counts.tolist(),
+                update.replace.tolist(),
+                strict=True,
+            ):
+                tables = self.tables.setdefault(slot, [[] for _ in updates])
+                if replace:
+                    tables[group] = []
+                if start > len(tables[group]):
+                    raise IntegrityError("a page table has a gap", found=(slot, group))
+                ids = update.ids[at : at + count].tolist()
+                tables[group][start : start + count] = ids
+                at += count
+        for op in ops:
+            source = self._pages[op.source] if op.kind == "copy" else {}
+            self._pages[op.target] = dict(source)
+
+    def fill(self, slot: int, prints: Sequence[int], start: int, stop: int) -> None:
+        """Positions [start, stop) of a slot arrive from elsewhere; prints: as in `step`."""
+        for (group, manager), table in zip(self._groups, self.tables[slot], strict=True):
+            if not manager.carries_state and not manager.by_encoder:
+                for position in range(start, stop):
+                    page, offset = divmod(position, group.page_tokens)
+                    self._pages[table[page]][offset] = prints[position + 1]
+
+    def encode(self, slot: int, content: int) -> None:
+        """An encoder ran for the request in `slot`."""
+        for (_, manager), table in zip(self._groups, self.tables[slot], strict=True):
+            if manager.by_encoder:
+                for page in table:
+                    self._pages[page] = {0: content}
+
+    def step(self, slot: int, prints: Sequence[int], computed: int, new: int, content: int) -> None:
+        """Read what `new` tokens from position `computed` on read, then write them.
+
+        prints: fingerprint after each prefix, so that prints[p + 1] belongs to position p.
+        """
+        for (group, manager), table in zip(self._groups, self.tables[slot], strict=True):
+            if manager.by_encoder:
+                self._read_encoder(slot, table, content)
+            elif manager.carries_state:
+                self._run_state(slot, group, table, prints, computed, new)
+            else:
+                self._attend(slot, group, manager, table, prints, computed, new)
+
+    def _read_encoder(self, slot: int, table: Sequence[int], content: int) -> None:
+        if any(self._pages[page].get(0) != content for page in table):
+            raise IntegrityError("the encoder's states of a request are wrong", found=slot)
+
+    def _run_state(
+        self,
+        slot: int,
+        group: CacheGroup,
+        table: Sequence[int],
+        prints: Sequence[int],
+        computed: int,
+        new: int,
+    ) -> None:
+        page = computed // group.page_tokens
+        if (computed + new - 1) // group.page_tokens != page:
+            raise IntegrityError("a step runs past the end of a page that keeps a state")
+        held = self._owned(slot, table, page)
+        if held.get(0, prints[0]) != prints[computed]:
+            raise IntegrityError(f"the state of slot {slot} is wrong at {computed}")
+        held[0] = prints[computed + new]
+
+    def _attend(
+        self,
+        slot: int,
+        group: CacheGroup,
+        manager: CacheManagerType,
+        table: Sequence[int],
+        prints: Sequence[int],
+        computed: int,
+        new: int,
+    ) -> None:
+        size = group.page_tokens
+        start, stop = manager.droppable(computed, size, group.spec)
+        for position in range(computed):
+            page, offset = divmod(position, size)
+            if start <= page < stop:
+                continue
+            found = self._owned(slot, table, page).get(offset)
+            if found != prints[position + 1]:
+                raise IntegrityError(
+                    f"the cache of slot {slot}, layers {group.layers}, is wrong at {position}",
+                    expected=prints[position + 1],
+                    found=found,
+                )
+        for position in range(computed, computed + new):
+            page, offset = divmod(position, size)
+            self._owned(slot, table, page)[offset] = prints[position + 1]
+
+    def _owned(self, slot: int, table: Sequence[int], page: int) -> dict[int, int]:
+        if page >= len(table) or table[page] == 0:
+            raise IntegrityError("a page that is read or written is not held", found=(slot, page))
+        return self._pages[table[page]]

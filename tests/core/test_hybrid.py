@@ -1,0 +1,295 @@
+"""Groups of layers that keep different things of the past share one pool."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from framework.contracts.kv_cache_spec import (
+    ChunkedLocalSpec,
+    CrossAttentionSpec,
+    EncoderOnlySpec,
+    FullAttentionSpec,
+    KVCacheSpec,
+    MambaSpec,
+    MLASpec,
+    SinkWindowSpec,
+    SlidingWindowSpec,
+)
+from framework.contracts.step import CacheGroup, CachePlan
+from framework.core.kv.groups import check_splits
+from framework.core.kv.managers import (
+    BUILT_IN,
+    ChunkedLocalManager,
+    MambaManager,
+    SinkWindowManager,
+    SlidingWindowManager,
+    manager_for,
+)
+from framework.errors import ConfigError
+
+HEADS = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
+FULL = FullAttentionSpec(**HEADS)
+WINDOW = SlidingWindowSpec(**HEADS, window=6)
+SPECS = {
+    "window": WINDOW,
+    "sinks": SinkWindowSpec(**HEADS, window=6, sinks=3),
+    "chunks": ChunkedLocalSpec(**HEADS, chunk=10),
+    "latent": MLASpec(latent_size=6, rope_size=2, dtype="float16"),
+    "state": MambaSpec(shapes=((3, 2), (2,)), dtypes=("float32", "float16")),
+    "cross": CrossAttentionSpec(**HEADS, encoder_length=9),
+    "encoder": EncoderOnlySpec(),
+    "wide": FullAttentionSpec(num_kv_heads=4, head_size=1, head_size_v=1, dtype="float32"),
+}
+
+
+def layers(*kinds, full=1):
+    found = {f"full.{k}": FULL for k in range(full)}
+    for kind in kinds:
+        name, _, count = kind.partition("*")
+        found |= {f"{name}.{k}": SPECS[name] for k in range(int(count or 1))}
+    return found
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("budget", [3, 100])
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        ("window",),
+        ("window*5",),
+        ("sinks",),
+        ("chunks",),
+        ("latent",),
+        ("state",),
+        ("cross",),
+        ("encoder",),
+        ("wide",),
+        ("window*3", "state", "wide"),
+        ("window", "sinks", "chunks", "latent", "cross"),
+    ],
+    ids=", ".join,
+)
+def test_any_mixture_gives_each_request_its_own_tokens(engine, alone, kinds, budget, depth):
+    """The fake cache checks every read; prefix hits happen, and nothing leaks."""
+    one = engine(
+        runner={"layers": layers(*kinds), "num_pages": 200},
+        max_num_batched_tokens=budget,
+        loop_depth=depth,
+        max_num_seqs=4,
+    )
+    prompts = [[7] * n for n in (1, 5, 20, 33)] + [[7] * 33, [7] * 20 + [8] * 13]
+    for turn in range(2):
+        for index, prompt in enumerate(prompts):
+            name = f"{turn}.{index}"
+            one.add(name, prompt, 12, encoder_tokens=5 if "cross" in kinds else 0)
+        answers = one.run()
+    for name, answer in answers.items():
+        prompt = prompts[int(name[2:])]
+        assert answer.tokens == alone(prompt, 12).tokens
+    assert one.core.stats.prefix_hits > 0
+    assert answers["1.3"].cached >= 16
+
+
+@pytest.mark.parametrize("kinds", [("window*2",), ("state",), ("chunks", "sinks")], ids=", ".join)
+@pytest.mark.parametrize("depth", [1, 2])
+def test_mixtures_survive_preemption(engine, alone, kinds, depth):
+    one = engine(
+        runner={"layers": layers(*kinds), "num_pages": 40}, loop_depth=depth, max_model_len=48
+    )
+    prompts = [[k] * (3 + 5 * k) for k in range(1, 6)]
+    for index, prompt in enumerate(prompts):
+        one.add(str(index), prompt, 20)
+    answers = one.run()
+    assert one.core.stats.preemptions > 0
+    for index, prompt in enumerate(prompts):
+        assert answers[str(index)].tokens == alone(prompt, 20).tokens
+
+
+def test_memory_of_a_windowed_group_stays_bounded(engine):
+    one = engine(
+        runner={"layers": {"w": WINDOW}, "num_pages": 60, "max_model_len": 200},
+        max_num_batched_tokens=8,
+    )
+    one.add("long", [1] * 100, 90)
+    most = 0
+    while one.core.has_work():
+        one.step()
+        most = max(most, one.core.stats.pages_used)
+    assert most <= WINDOW.max_pages(190, 4, 8) == 5
+    assert len(one.answers["long"].tokens) == 90
+
+
+def test_a_window_admits_longer_requests_than_its_pages_hold(engine):
+    one = engine(
+        runner={"layers": {"w": WINDOW}, "num_pages": 9, "max_model_len": 500},
+        max_num_batched_tokens=8,
+    )
+    assert one.core.max_model_len == 500
+    one.add("long", [1] * 300, 50)
+    assert one.run()["long"].reason == "length"
+
+
+def test_prefix_hits_of_a_window_need_only_its_last_pages(engine):
+    """The pages outside the window were given back and taken by others; the hit remains."""
+    one = engine(runner={"layers": {"w": WINDOW}, "num_pages": 12, "max_model_len": 100})
+    one.add("a", [1] * 30, 2)
+    one.run()
+    one.add("b", [2] * 30, 2)
+    one.run()
+    one.add("a again", [1] * 30, 2)
+    assert one.run()["a again"].cached in (0, 28)
+    roomy = engine(runner={"layers": {"w": WINDOW}, "num_pages": 40, "max_model_len": 100})
+    for name in ("a", "b", "a again"):
+        roomy.add(name, [2 if name == "b" else 1] * 30, 2)
+        roomy.run()
+    assert roomy.answers["a again"].cached == 28
+
+
+def test_groups_with_other_page_sizes_share_the_pool_and_hits_convert(engine):
+    """A narrow layer gets pages of 16 tokens where a wide one has pages of 4."""
+    found = layers("wide")
+    one = engine(runner={"layers": found, "num_pages": 80})
+    sizes = {group.layers[0]: group.page_tokens for group in one.core.cache_plan.groups}
+    assert sizes == {"full.0": 16, "wide.0": 4}
+    for name in ("cold", "warm"):
+        one.add(name, [1] * 40, 4)
+        one.run()
+    assert one.answers["warm"].cached == 32  # both groups end there
+
+
+def test_layers_are_cut_into_groups_of_equal_bytes(engine):
+    one = engine(runner={"layers": layers("window*5", full=2), "num_pages": 50})
+    plan = one.core.cache_plan
+    assert [len(group.layers) for group in plan.groups] == [2, 2, 2, 1]
+    assert plan.page_bytes == 2 * FULL.page_bytes(4) == plan.places * plan.slab_bytes
+
+
+def test_a_spec_without_a_manager_is_an_error_at_the_start(engine):
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Strange(KVCacheSpec):
+        def state_bytes(self):
+            return 8
+
+    with pytest.raises(ConfigError, match="Strange"):
+        engine(runner={"layers": {"x": Strange()}})
+
+
+def test_a_subclass_is_served_by_the_nearest_manager_and_a_plugin_by_its_own():
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Special(SlidingWindowSpec):
+        pass
+
+    class SpecialManager(SlidingWindowManager):
+        spec_class = Special
+
+    built_in = [make() for make in BUILT_IN]
+    spec = Special(**HEADS, window=4)
+    assert type(manager_for(spec, built_in)) is SlidingWindowManager
+    assert type(manager_for(spec, [*built_in, SpecialManager()])) is SpecialManager
+
+
+def test_bytes_and_pages_of_every_spec():
+    assert FULL.page_bytes(16) == 16 * 2 * 4
+    assert SPECS["latent"].page_bytes(16) == 16 * 8 * 2
+    assert SPECS["state"].page_bytes(16) == SPECS["state"].page_bytes(1) == 6 * 4 + 2 * 2
+    assert SPECS["encoder"].page_bytes(16) == 0
+    packed = FullAttentionSpec(**HEADS, tokens_per_state=Fraction(4))
+    double = FullAttentionSpec(**HEADS, tokens_per_state=Fraction(1, 2))
+    assert (packed.page_bytes(16), double.page_bytes(16)) == (4 * 8, 32 * 8)
+    assert FULL.max_pages(33, 16, 8) == 3
+    assert WINDOW.max_pages(1000, 4, 8) == 5
+    assert WINDOW.max_pages(3, 4, 8) == 1
+    assert SPECS["sinks"].max_pages(1000, 4, 8) == 6
+    assert SPECS["chunks"].max_pages(1000, 4, 8) == 6
+    assert SPECS["state"].max_pages(1000, 16, 8) == 2
+    assert SPECS["cross"].max_pages(1000, 4, 8) == 3
+    assert SPECS["encoder"].max_pages(1000, 4, 8) == 0
+    assert WINDOW.max_bytes(1000, 4, 8) == 5 * 4 * 8
+
+
+def test_hits_and_drops_of_every_manager():
+    window, sinks = SlidingWindowManager(), SinkWindowManager()
+    chunks, state = ChunkedLocalManager(), MambaManager()
+    yes, no = True, False
+    # window 6, pages of 4: the 5 tokens before the next one lie in two pages.
+    assert window.longest_hit([yes, no, yes, yes, no], 4, WINDOW) == 4
+    assert window.longest_hit([no, yes, no, yes], 4, WINDOW) == 0
+    assert window.longest_hit([yes, no, no], 4, WINDOW) == 1
+    assert [window.droppable(n, 4, WINDOW)[1] for n in (0, 5, 8, 9, 13)] == [0, 0, 0, 1, 2]
+    assert sinks.longest_hit([no, yes, yes, yes], 4, SPECS["sinks"]) == 0
+    assert sinks.longest_hit([yes, no, yes, yes], 4, SPECS["sinks"]) == 4
+    assert sinks.droppable(17, 4, SPECS["sinks"]) == (1, 3)
+    assert sinks.droppable(9, 4, SPECS["sinks"]) == (0, 0)
+    # chunk 10, pages of 4: at 12 the chunk began at 10, which is in page 2.
+    assert chunks.longest_hit([no, no, yes], 4, SPECS["chunks"]) == 3
+    assert chunks.longest_hit([yes, no], 4, SPECS["chunks"]) == 1
+    assert chunks.droppable(21, 4, SPECS["chunks"]) == (0, 5)
+    assert state.longest_hit([no, no, yes, no], 4, SPECS["state"]) == 3
+    assert [state.droppable(n, 4, SPECS["state"])[1] for n in (0, 1, 4, 5, 8, 9)] == [
+        0, 0, 0, 1, 1, 2,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", ["page_outermost", "layer_outermost"])
+def test_placements_divide_the_buffer_without_overlap(layout):
+    groups = (CacheGroup(spec=FULL, layers=("a", "b", "c"), page_tokens=4),)
+    plan = CachePlan(
+        groups=groups,
+        num_pages=5,
+        page_bytes=3 * 40,
+        slab_bytes=40,
+        max_pages_per_request=4,
+        layout=layout,
+    )
+    seen = np.zeros(plan.num_pages * plan.page_bytes, int)
+    for place in range(3):
+        offset, stride = plan.placement(place)
+        for page in range(plan.num_pages):
+            seen[offset + page * stride :][: plan.slab_bytes] += 1
+    assert (seen == 1).all()
+
+
+def test_a_kernel_that_splits_pages_needs_them_without_gaps():
+    group = CacheGroup(spec=FULL, layers=("a",), page_tokens=16)
+
+    def plan(slab, layout):
+        return CachePlan(
+            groups=(group,),
+            num_pages=5,
+            page_bytes=2 * slab,
+            slab_bytes=slab,
+            max_pages_per_request=4,
+            layout=layout,
+        )
+
+    check_splits(plan(128, "layer_outermost"), {FULL: 4})
+    check_splits(plan(160, "page_outermost"), {FULL: 16})
+    for bad in (plan(160, "layer_outermost"), plan(128, "page_outermost")):
+        with pytest.raises(ConfigError, match="splits pages") as error:
+            check_splits(bad, {FULL: 4})
+        assert "layer_outermost" in str(error.value)
+    with pytest.raises(ConfigError, match="splits pages"):
+        check_splits(plan(128, "layer_outermost"), {FULL: 5})
+
+
+def test_a_state_cannot_be_rolled_back_or_cut(engine):
+    found = layers("state")
+    with pytest.raises(ConfigError, match="max_drafts=0"):
+        engine(runner={"layers": found}, max_drafts=2)
+    with pytest.raises(ConfigError, match="enable_chunked_prefill"):
+        engine(runner={"layers": found}, enable_chunked_prefill=False, max_model_len=64)
+
+
+def test_without_a_prefix_cache_a_state_takes_one_page(engine, alone):
+    one = engine(
+        runner={"layers": {"s": SPECS["state"]}, "num_pages": 9, "max_model_len": 300},
+        enable_prefix_caching=False,
+    )
+    one.add("a", [1] * 250, 20)
+    one.step()
+    assert one.core.stats.pages_used == 1
+    assert one.run()["a"].tokens == alone([1] * 250, 20).tokens
