@@ -124,7 +124,7 @@ class Admitter:
         kv, slots = self._state.kv, self._state.slots
         own = kv.most_pages(request.input.max_total) - kv.most_pages(tokens)
         others = sum(
-            max(kv.most_pages(int(slots.limit[slot])) - int((kv.tables[:, slot] > 0).sum()), 0)
+            max(kv.most_pages(int(slots.limit[slot])) - kv.num_held(slot), 0)
             for slot in (*self._state.running, *self._state.loading)
         )
         return max(own, 0) + others

@@ -44,7 +44,8 @@ class FairQueueing(SchedulingPolicy):
     divided by its weight; the tenant that is furthest behind comes first.
 
     A tenant that had nothing to do starts at the system's virtual time, that of the busy
-    tenant furthest behind: idling earns no credit.  What it was ahead, it remains ahead.
+    tenant furthest behind when the last step began: idling earns no credit.  What it was
+    ahead, it remains ahead.
 
         virtual time   system       A            B
                          v          |            |
@@ -86,11 +87,12 @@ class FairQueueing(SchedulingPolicy):
         if not len(requests):
             return
         self._meet(requests.tenant_names)
+        self._seen[requests.tenant] = True
+        # The start tag of what is in service, hence before the charge.  It never goes back,
+        # or a tenant could gain by coming later.
+        self._now = max(self._now, float(self._time[self._seen].min()))
         tokens_of = np.bincount(requests.tenant, weights=tokens, minlength=len(self._time))
         self._time += tokens_of / self._weight
-        self._seen[requests.tenant] = True
-        # The system's time never goes back, or a tenant could gain by coming later.
-        self._now = max(self._now, float(self._time[self._seen].min()))
         self._busy, self._seen = self._seen, self._busy
         self._seen[:] = False
 

@@ -207,6 +207,10 @@ class ScriptedRunner(ModelRunner):
             prints.append(fingerprint(prints[-1], token))
         self.cache.step(slot, prints, computed, new, _content(occupant.request))
 
+    def holds(self, request_id: str) -> bool:
+        """Whether a request has entered its slot here."""
+        return any(o.request.request_id == request_id for _, o in self._occupants.values())
+
     def fill(self, request_id: str, start: int, stop: int) -> None:
         """Positions [start, stop) of a request arrive in its pages from elsewhere."""
         for slot, (_, occupant) in self._occupants.items():

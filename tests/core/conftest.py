@@ -43,6 +43,7 @@ class Harness:
         runner: Mapping[str, Any] | None = None,
         **config: Any,
     ) -> None:
+        clock = config.pop("clock", None)
         self.runner = ScriptedRunner(**(runner or {}))
         self.core = EngineCore(
             self.runner,
@@ -50,6 +51,7 @@ class Harness:
             CoreConfig(**config),
             policy=policy or FirstComeFirstServed(),
             participants=participants,
+            **({"clock": clock} if clock else {}),
         )
         self.answers: dict[str, Answer] = {}
         self.budget = self.core._state.config.max_num_batched_tokens

@@ -123,6 +123,13 @@ class KVManager:
             for group in self.groups
         )
 
+    def num_held(self, slot: int) -> int:
+        """Pages that the slot holds now, dropped ones left out."""
+        return sum(
+            int((self.tables[group, slot, : self.held[group, slot]] != NULL_PAGE).sum())
+            for group in range(self.num_groups)
+        )
+
     # Slots
 
     def admit(self, slot: int, match: Match, encoder: int) -> None:

@@ -1,0 +1,183 @@
+"""The prefix cache: names, salts, collisions, eviction, events and pins."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from framework.contracts.messages import KVEvent
+from framework.core.kv import hashing
+from framework.core.kv.pages import PagePool
+from framework.errors import ConfigError, InputError, IntegrityError
+
+
+def ask(one, name, prompt, max_tokens=2, **more):
+    one.add(name, prompt, max_tokens, **more)
+    return one.run()[name]
+
+
+def test_pages_without_a_name_are_reused_first_then_the_least_recently_used():
+    pool = PagePool(6)
+    pages = pool.allocate(5)
+    for page in pages[:3]:
+        assert pool.store(page, b"name%d" % page, b"")
+    pool.release([pages[1]])
+    pool.release([pages[0]])
+    pool.release([pages[4]])
+    pool.release([pages[2]])
+    assert pool.allocate(4) == [pages[4], pages[1], pages[0], pages[2]]
+    assert pool.evictions == 3
+    assert pool.find(b"name%d" % pages[0]) is None
+
+
+def test_a_hit_page_leaves_the_free_list_and_comes_back_at_its_end():
+    pool = PagePool(4)
+    pages = pool.allocate(3)
+    for page in pages:
+        pool.store(page, b"%d" % page, b"")
+    pool.release(pages)
+    pool.acquire([pages[0]])
+    assert pool.num_free == 2
+    pool.release([pages[0]])
+    assert pool.allocate(3) == [pages[1], pages[2], pages[0]]
+
+
+def test_giving_a_page_back_twice_is_an_error():
+    pool = PagePool(3)
+    [page] = pool.allocate(1)
+    pool.release([page])
+    with pytest.raises(IntegrityError, match="twice"):
+        pool.release([page])
+
+
+def test_taking_more_pages_than_are_free_is_an_error():
+    with pytest.raises(IntegrityError, match="more pages"):
+        PagePool(3).allocate(3)
+
+
+def test_the_front_of_a_prefix_outlives_its_end(engine):
+    """The pages of a request are given back last first, so that its beginning stays longest."""
+    one = engine(runner={"num_pages": 9})
+    ask(one, "a", [1] * 20)
+    ask(one, "b", [2] * 20)
+    assert 0 < ask(one, "a again", [1] * 20).cached < 16
+
+
+def test_a_collision_of_names_is_found_and_treated_as_a_miss(engine, alone, monkeypatch):
+    """Under a hash that gives everything one of two names, no request gets another's pages."""
+    monkeypatch.setattr(hashing, "_sha256", lambda data: bytes([sha256(data).digest()[0] % 2]))
+    monkeypatch.setattr(hashing, "choose_digest", lambda name: (hashing._sha256, b""))
+    monkeypatch.setattr(
+        "framework.core.kv.manager.choose_digest", lambda name: (hashing._sha256, b"")
+    )
+    one = engine()
+    for number in range(12):
+        prompt = [number] * 20
+        assert ask(one, str(number), prompt, 6).tokens == alone(prompt, 6).tokens
+    assert one.core.stats.prefix_collisions > 0
+
+
+def test_xxhash_serves_and_its_root_is_of_this_process_alone(engine, monkeypatch):
+    pytest.importorskip("xxhash", reason="the extra framework[xxhash] is not installed")
+    one = engine(prefix_hash="xxhash")
+    ask(one, "a", [1] * 20)
+    assert ask(one, "b", [1] * 20).cached == 16
+    roots = {hashing.choose_digest("xxhash")[1] for _ in range(3)}
+    assert len(roots) == 3
+
+
+def test_without_the_package_xxhash_is_refused_with_the_line_to_install(engine, monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "xxhash", None)
+    with pytest.raises(ConfigError, match=r"framework\[xxhash\]"):
+        engine(prefix_hash="xxhash")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"salt": "a"}, {"salt": "b"}),
+        ({"salt": "a"}, {}),
+        ({"adapter": 1}, {"adapter": 2}),
+        ({"adapter": 1}, {"salt": "1"}),
+        ({"salt": "adapter\0"}, {"salt": "adapter"}),
+    ],
+)
+def test_whatever_changes_the_cache_changes_the_names(engine, first, second):
+    one = engine(runner={"features": frozenset(("adapters",))})
+    ask(one, "first", [1] * 20, **first)
+    assert ask(one, "second", [1] * 20, **second).cached == 0
+    assert ask(one, "again", [1] * 20, **first).cached == 16
+
+
+def test_without_caching_nothing_is_hit(engine):
+    one = engine(enable_prefix_caching=False)
+    ask(one, "a", [1] * 20)
+    assert ask(one, "b", [1] * 20).cached == 0
+    assert one.core.stats.prefix_hits == 0
+
+
+def test_statistics_count_tokens_asked_and_found(engine):
+    one = engine()
+    ask(one, "a", [1] * 20)
+    ask(one, "b", [1] * 18)
+    stats = one.core.stats
+    assert (stats.prefix_queries, stats.prefix_hits) == (38, 16)
+
+
+def test_events_tell_what_is_stored_removed_and_cleared(engine):
+    one = engine(runner={"num_pages": 7}, enable_kv_events=True)
+    ask(one, "a", [1] * 9)
+    stored = one.core.take_kv_events()
+    assert [event.kind for event in stored] == ["stored", "stored"]
+    assert stored[0].parent is None
+    assert stored[1].parent == stored[0].name
+    assert stored[1].tokens == (1, 1, 1, 1)
+    ask(one, "b", [2] * 22)
+    kinds = [event.kind for event in one.core.take_kv_events()]
+    assert kinds.count("removed") == 2
+    one.core.reset_prefix_cache()
+    assert one.core.take_kv_events() == [KVEvent(kind="cleared")]
+
+
+def test_events_are_not_kept_unless_asked_for(engine):
+    one = engine()
+    ask(one, "a", [1] * 9)
+    assert one.core.take_kv_events() == []
+
+
+def test_a_pinned_prefix_survives_what_would_evict_it(engine):
+    one = engine(runner={"num_pages": 20}, max_model_len=40)
+    prompt = [1] * 21
+    ask(one, "a", prompt)
+    key, tokens = one.core.pin_prefix(prompt)
+    assert (key, tokens) == (1, 20)
+    assert one.core.stats.pages_pinned == 5
+    for number in range(8):
+        one.add(f"other{number}", [10 + number] * 30)
+    while one.core.has_work():
+        one.step()
+    one.add("a again", prompt)
+    while one.core.has_work():
+        one.step()
+    assert one.answers["a again"].cached == 20
+    assert one.core.unpin_prefix(key)
+    assert not one.core.unpin_prefix(key)
+    one.core.check_integrity()
+    assert one.core.stats.pages_used == 0
+
+
+def test_only_what_is_cached_can_be_pinned(engine):
+    one = engine()
+    assert one.core.pin_prefix([1] * 20)[1] == 0
+
+
+def test_a_pin_that_leaves_no_room_for_the_longest_request_is_refused(engine):
+    one = engine(runner={"num_pages": 12}, max_model_len=36)
+    ask(one, "a", [1] * 30)
+    with pytest.raises(InputError, match="too long to be pinned"):
+        one.core.pin_prefix([1] * 30)
+    assert one.core.stats.pages_pinned == 0
+    one.core.check_integrity()
