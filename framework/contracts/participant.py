@@ -4,6 +4,19 @@ Grammars that compile, KV pages that come from elsewhere, adapter slots, encoder
 each is a participant.  It is visited only for requests it attends: those whose `extras`
 hold its name, or all with `attends_all`.  All calls come from the engine core's thread and
 must return at once; slow work belongs in threads or processes of the participant's own.
+
+Of a `Request` a participant may read `id`, `input` (its EngineInput; the arguments of the client
+are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`, and must
+change nothing.
+
+Order of calls for one request: `admit` until it is Ready and has its pages, `external_prefix`
+with it, then in each step `limit`, `attach`, `late`, `absorb`, and `release` when it leaves;
+after a preemption all over again.  With several steps in flight the next step's `limit` and
+`attach` come before this one's `late` and `absorb`.
+
+A method that raises, or answers anything but what it says here, ends the requests for which it
+was called with an error that names the participant; requests it does not attend go on.  For
+`release`, where none is left to end, it is logged, and nothing is held.
 """
 
 from __future__ import annotations
@@ -61,17 +74,21 @@ class SchedulerParticipant(Contract):
     attends_all: ClassVar[bool] = False
 
     def admit(self, request: Request) -> Admission:
-        """Asked before a waiting request gets pages; again after each wake."""
+        """Asked before a waiting request gets pages; again after each wake, and again in later
+        steps when it was Ready and pages were lacking: the answer must not count on being the
+        first."""
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> tuple[int, bool]:
-        """(tokens beyond `local_hit` that exist elsewhere, whether they arrive later)."""
+        """(tokens beyond `local_hit` that exist elsewhere, whether they arrive later).  This
+        release has no connectors: anything but (0, False) ends the request with an error."""
         return 0, False
 
     def limit(self, request: Request, tokens: int) -> int:
         """Most tokens of `request` in this step, at most `tokens`; 0 skips it this step.
 
-        Must not have effects: the step may still be changed.
+        An integer.  Must not have effects: the step may still be changed.  Nothing ends a
+        request that is skipped for ever but its client.
         """
         return tokens
 
@@ -87,5 +104,9 @@ class SchedulerParticipant(Contract):
         return None
 
     def late(self, plan: StepPlan, requests: Mapping[int, Request]) -> LateInputs | None:
-        """Inputs known only now, after the step before `plan` (bitmasks of a grammar)."""
+        """Inputs known only now, after the step before `plan` (bitmasks of a grammar).
+
+        requests: attended rows of `plan` whose request has not left since.  Bitmasks may be for
+        these rows only, and for a row of one participant only.
+        """
         return None

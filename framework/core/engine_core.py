@@ -14,7 +14,8 @@ from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
 from framework.core.kv.managers import FullAttentionManager
 from framework.core.participants import ParticipantHub
-from framework.core.request import Request
+from framework.core.policies import checked
+from framework.core.request import Request, Status
 from framework.core.scheduler import Scheduler
 from framework.core.slots import SlotTable
 from framework.core.state import CoreState
@@ -72,12 +73,12 @@ class EngineCore:
             managers,
             config.enable_prefix_caching,
         )
-        hub = ParticipantHub(participants or {})
+        hub = ParticipantHub(participants or {}, info.vocab_size)
         slots = SlotTable(config.max_num_seqs, self.max_model_len + config.max_drafts + 1)
-        self._state = CoreState(config, policy, slots, kv, hub)
+        self._state = CoreState(config, checked(policy), slots, kv, hub)
         self._scheduler = Scheduler(self._state)
         self._updater = Updater(self._state)
-        self._flight: deque[tuple[StepPlan, list[Request | None], Ticket]] = deque()
+        self._flight: deque[tuple[StepPlan, Ticket]] = deque()
         self._arrivals = 0
         self._tenants: dict[str, int] = {}
         self._dead: BaseException | None = None
@@ -157,17 +158,33 @@ class EngineCore:
 
     def _step(self) -> EngineOutputs:
         while len(self._flight) < self._depth:
+            self._end_failed()
             plan = self._scheduler.schedule()
             if plan is None:
                 break
-            rows = [self._state.slots.requests[slot] for slot in plan.slots.tolist()]
-            plan = self._state.hub.attach(plan, rows)
-            self._flight.append((plan, rows, self._runner.submit(plan)))
+            plan = self._state.hub.attach(plan, self._live(plan))
+            self._flight.append((plan, self._runner.submit(plan)))
         if not self._flight:
             return self._idle()
-        plan, rows, ticket = self._flight.popleft()
-        result = self._runner.finish(ticket, self._state.hub.late(plan, rows))
-        return self._updater.update(plan, result)
+        plan, ticket = self._flight.popleft()
+        late = self._state.hub.late(plan, self._live(plan))
+        self._end_failed()  # rows without the late inputs that they need are dropped
+        return self._updater.update(plan, self._runner.finish(ticket, late))
+
+    def _live(self, plan: StepPlan) -> list[Request | None]:
+        """The request of each row; None where it has left since."""
+        table = self._state.slots
+        live = table.generation[plan.slots] == plan.generations
+        return [
+            table.requests[slot] if alive else None
+            for slot, alive in zip(plan.slots.tolist(), live.tolist(), strict=True)
+        ]
+
+    def _end_failed(self) -> None:
+        """End the requests that a participant failed."""
+        for request, sentence in self._state.hub.take_failed():
+            if request.status is not Status.FINISHED:
+                self._state.end(request, "error", sentence)
 
     def _idle(self) -> EngineOutputs:
         """Nothing can be computed now: report what ended, or wait for a participant."""

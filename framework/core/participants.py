@@ -1,35 +1,43 @@
 """Calls participants, but only for the requests that they attend.
 
-With no participant interested, every method here returns after one comparison.
+With no participant interested, every method here returns after one comparison.  One that
+raises, or answers what its contract does not allow, never fails a step: the requests for which
+it was asked count as failed, and whoever plans ends them with a sentence that names it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from framework.contracts.participant import READY, Admission, Ready, Refuse
+from framework.contracts.base import name_of
+from framework.contracts.participant import READY, Admission, Hold, Ready, Refuse, Wait
 from framework.contracts.step import NOTHING_LATE, LateInputs
-from framework.errors import UnsupportedError
-
-logger = logging.getLogger("framework.participants")
+from framework.core.late import LateMerge, flaw_of
 
 if TYPE_CHECKING:
-    from framework.contracts.participant import Hold, SchedulerParticipant
+    from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.step import StepPlan, StepResult
     from framework.core.request import Request
 
+logger = logging.getLogger("framework.participants")
+
 
 class ParticipantHub:
-    """participants: name -> instance, in the order in which they are asked."""
+    """participants: name -> instance, in the order in which they are asked.  vocab_size: what
+    a bitmask must be wide enough for; None where that is not known."""
 
-    def __init__(self, participants: Mapping[str, SchedulerParticipant]) -> None:
+    def __init__(
+        self, participants: Mapping[str, SchedulerParticipant], vocab_size: int | None = None
+    ) -> None:
         self._names = list(participants)
         self._members = list(participants.values())
+        self._vocab_size = vocab_size
+        self._failed: dict[str, tuple[Request, str]] = {}
 
     def attendants(self, extras: Iterable[str]) -> tuple[int, ...]:
         """Indices of the participants that attend a request with these extras."""
@@ -40,40 +48,61 @@ class ParticipantHub:
             if member.attends_all or name in named
         )
 
+    def take_failed(self) -> list[tuple[Request, str]]:
+        """Requests that a participant failed, each with a sentence, since this was last asked.
+        Some may have ended meanwhile."""
+        failed = list(self._failed.values())
+        self._failed.clear()
+        return failed
+
     def admit(self, request: Request) -> Admission:
         """The first answer that is not Ready.  A participant that fails refuses the request."""
         for index in request.attendants:
-            try:
-                answer = self._members[index].admit(request)
-            except Exception as error:
-                logger.exception("participant %r failed in admit", self._names[index])
-                return Refuse(f"participant {self._names[index]!r} failed: {error!r}")
+            answer = self._ask(index, "admit", [request], request)
+            if isinstance(answer, Wait) and isinstance(answer.reason, str):
+                return Wait(answer.reason, self._waker(index, answer.wake, request))
+            if isinstance(answer, Refuse):
+                return Refuse(str(answer.reason or f"{self._name(index)} refused the request"))
             if not isinstance(answer, Ready):
-                return answer
+                self._fail(index, "admit", f"it answered {answer!r:.80}", [request])
+            if request.id in self._failed:  # here, or when it was to be woken
+                return Refuse(self._failed.pop(request.id)[1])
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> Refuse | None:
         """Ask for tokens beyond the local hit.  This release has no cache connectors, so that
         a participant that offers any gets its request refused rather than a wrong answer."""
         for index in request.attendants:
-            tokens, later = self._members[index].external_prefix(request, local_hit)
-            if tokens or later:
+            answer = self._ask(index, "external_prefix", [request], request, local_hit)
+            if request.id in self._failed:
+                return Refuse(self._failed.pop(request.id)[1])
+            if not isinstance(answer, tuple) or answer != (0, False):
                 return Refuse(
-                    f"participant {self._names[index]!r} offers {tokens} tokens from outside; "
+                    f"{self._name(index)} offers {answer!r:.80} from outside; "
                     "cache connectors are not part of this release"
                 )
         return None
 
     def limit(self, request: Request, tokens: int) -> int:
-        """The least of all answers, never more than `tokens`."""
+        """The least of all answers, never more than `tokens`; 0 after a failure."""
         for index in request.attendants:
-            tokens = max(0, min(tokens, self._members[index].limit(request, tokens)))
+            answer = self._ask(index, "limit", [request], request, tokens)
+            if not isinstance(answer, int | np.integer):
+                self._fail(index, "limit", f"it answered {answer!r:.80}", [request])
+                return 0
+            tokens = max(0, min(tokens, int(answer)))
         return tokens
 
     def release(self, request: Request) -> list[Hold]:
         """Tell that a request leaves; collects what must be held."""
-        held = (self._members[index].release(request) for index in request.attendants)
-        return [hold for hold in held if hold is not None]
+        holds = []
+        for index in request.attendants:
+            hold = self._ask(index, "release", (), request)
+            if isinstance(hold, Hold):
+                holds.append(Hold(self._holder(index, hold.done)))
+            elif hold is not None:
+                self._fail(index, "release", f"it answered {hold!r:.80}", ())
+        return holds
 
     def _attended(self, rows: Sequence[Request | None]) -> dict[int, dict[int, Request]]:
         """Participant -> row -> request."""
@@ -89,42 +118,83 @@ class ParticipantHub:
             return plan
         attachments = dict(plan.attachments)
         for index, requests in self._attended(rows).items():
-            data = self._members[index].attach(plan, requests)
-            if data is not None:
+            data = self._ask(index, "attach", requests.values(), plan, requests)
+            if isinstance(data, bytes):
                 attachments[self._names[index]] = data
+            elif data is not None:
+                self._fail(index, "attach", f"it answered {data!r:.80}", requests.values())
         return replace(plan, attachments=attachments)
 
     def absorb(self, result: StepResult, rows: Sequence[Request | None]) -> None:
         """Show the result to the participants before tokens are handed out."""
         if self._members:
             for index, requests in self._attended(rows).items():
-                self._members[index].absorb(result, requests)
+                self._ask(index, "absorb", requests.values(), result, requests)
 
     def late(self, plan: StepPlan, rows: Sequence[Request | None]) -> LateInputs:
-        """Late inputs of all participants, merged.  At most one may bring a bitmask a row."""
+        """Late inputs of all participants, merged.  At most one may bring a bitmask for a row;
+        the requests of a second one fail."""
         if not self._members:
             return NOTHING_LATE
-        parts = [
-            part
-            for index, requests in self._attended(rows).items()
-            if (part := self._members[index].late(plan, requests)) is not None
-        ]
-        return _merge(parts)
+        merge = LateMerge()
+        for index, requests in self._attended(rows).items():
+            part = self._ask(index, "late", requests.values(), plan, requests)
+            if part is None:
+                continue
+            flaw = flaw_of(part, requests, self._vocab_size) or merge.clash(part)
+            if flaw is None:
+                merge.add(part)
+            else:
+                self._fail(index, "late", flaw, requests.values())
+        return merge.result()
 
+    # Failures
 
-def _merge(parts: Sequence[LateInputs]) -> LateInputs:
-    if not parts:
-        return NOTHING_LATE
-    attachments = {name: data for part in parts for name, data in part.attachments.items()}
-    masked = [part for part in parts if part.bitmask is not None]
-    if not masked:
-        return LateInputs(attachments=attachments)
-    rows = np.concatenate([part.bitmask_rows for part in masked])
-    if len(np.unique(rows)) != sum(len(np.unique(part.bitmask_rows)) for part in masked):
-        raise UnsupportedError("two participants bring a bitmask for one row")
-    return LateInputs(
-        bitmask=np.concatenate([part.bitmask for part in masked if part.bitmask is not None]),
-        bitmask_rows=rows,
-        covered=np.concatenate([part.covered for part in masked]),
-        attachments=attachments,
-    )
+    def _name(self, index: int) -> str:
+        return f"participant {self._names[index]!r} ({name_of(self._members[index])})"
+
+    def _ask(self, index: int, method: str, requests: Iterable[Request], *arguments: object) -> Any:
+        """What the participant answers; None after a failure, and the requests are failed."""
+        try:
+            return getattr(self._members[index], method)(*arguments)
+        except (Exception, SystemExit) as error:
+            self._fail(index, method, error, requests)
+            return None
+
+    def _fail(
+        self, index: int, method: str, fault: BaseException | str, requests: Iterable[Request]
+    ) -> None:
+        """The first failure of a request counts, and is told once."""
+        raised = isinstance(fault, BaseException)
+        what = f"{type(fault).__name__}: {fault}" if raised else fault
+        failed = [request for request in requests if request.id not in self._failed]
+        sentence = f"{self._name(index)} failed in {method}: {what}"
+        self._failed |= {request.id: (request, sentence) for request in failed}
+        if failed or not requests:
+            names = ", ".join(request.id for request in failed) or "none"
+            cause = fault if isinstance(fault, BaseException) else None
+            logger.error("%s; requests that end: %s", sentence, names, exc_info=cause)
+
+    def _waker(self, index: int, wake: Callable[[], bool], request: Request) -> Callable[[], bool]:
+        """A wake that fails is over: whoever planned then ends the request."""
+
+        def guarded() -> bool:
+            try:
+                return bool(wake())
+            except (Exception, SystemExit) as error:
+                self._fail(index, "Wait.wake", error, [request])
+                return True
+
+        return guarded
+
+    def _holder(self, index: int, done: Callable[[], bool]) -> Callable[[], bool]:
+        """A hold that fails is over, or its pages would be lost for ever."""
+
+        def guarded() -> bool:
+            try:
+                return bool(done())
+            except (Exception, SystemExit) as error:
+                self._fail(index, "Hold.done", error, ())
+                return True
+
+        return guarded
