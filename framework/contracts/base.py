@@ -24,15 +24,26 @@ class Contract(ABC):
         Options: a pydantic model for `--plugin-option kind.name.key=value`, or None when the
             plugin takes no options.
 
-    The constructor must be cheap and must not import heavy libraries, touch a device or
-    start a thread; that belongs in the first method that needs it.
+    The constructor is called with an instance of Options, or with None if there are none.  It
+    must be cheap and must not import heavy libraries, touch a device or start a thread; that
+    belongs in the first method that needs it.
+
+    plugin_id: "kind:name@distribution" of an instance, for messages.  The registry sets it after
+    the constructor.
     """
 
     kind: ClassVar[str]
     Options: ClassVar[type[BaseModel] | None] = None
+    plugin_id: str = ""
 
     def __init__(self, options: BaseModel | None = None) -> None:
         self.options = options
+
+
+def name_of(plugin: object) -> str:
+    """What messages call a plugin: its `plugin_id`, or its class if no registry made it."""
+    own = getattr(plugin, "plugin_id", "")
+    return own or f"{type(plugin).__module__}:{type(plugin).__qualname__}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

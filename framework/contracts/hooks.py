@@ -1,7 +1,10 @@
 """Kind `hooks`: events of engine and requests, as pluggy hook specifications.
 
-A hooks plugin is a class; methods that carry the name of a specification and are marked
-with `hookimpl` are called.  A hook must not change what it is given.
+A hooks plugin is a class that derives from `HookSpecs`; methods that carry the name of a
+specification and are marked with `hookimpl` are called, in the front end's thread, and must
+return at once.  They may take fewer arguments than specified.  A hook must not change what it
+is given.  One that raises is logged under its plugin's name and disturbs neither requests nor
+other hooks.  Wrappers (`hookimpl(wrapper=True)`) are refused.
 """
 
 from __future__ import annotations

@@ -4,6 +4,19 @@ Grammars that compile, KV pages that come from elsewhere, adapter slots, encoder
 each is a participant.  It is visited only for requests it attends: those whose `extras`
 hold its name, or all with `attends_all`.  All calls come from the engine core's thread and
 must return at once; slow work belongs in threads or processes of the participant's own.
+
+Of a `Request` a participant may read `id`, `input` (its EngineInput; the arguments of the client
+are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`, and must
+change nothing.
+
+Order of calls for one request: `admit` until it is Ready and has its pages, `external_prefix`
+with it (the pages may then fill while others run), then in each step `limit`, `attach`, `late`,
+`absorb`, and `release` when it leaves; after a preemption all over again.  With several steps in
+flight the next step's `limit` and `attach` come before this one's `late` and `absorb`.
+
+A method that raises, or answers anything but what it says here, ends the requests for which it
+was called with an error that names the participant; requests it does not attend go on.  For
+`release`, where none is left to end, it is logged, and nothing is held.
 """
 
 from __future__ import annotations
@@ -76,7 +89,9 @@ class SchedulerParticipant(Contract):
     attends_all: ClassVar[bool] = False
 
     def admit(self, request: Request) -> Admission:
-        """Asked before a waiting request gets pages; again after each wake."""
+        """Asked before a waiting request gets pages; again after each wake, and again in later
+        steps when it was Ready and pages were lacking: the answer must not count on being the
+        first."""
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
@@ -90,6 +105,7 @@ class SchedulerParticipant(Contract):
 
         The step may still be changed: a budget shared by requests may be noted here, but it
         is settled in `attach`, which sees what was planned.
+        An integer.  Nothing ends a request that is skipped for ever but its client.
         """
         return tokens
 
@@ -99,13 +115,17 @@ class SchedulerParticipant(Contract):
         return None
 
     def absorb(self, result: StepResult, requests: Mapping[int, Request]) -> None:
-        """Called after a step with the attended requests by slot, before tokens are handed
-        out, and with none if only its worker half has something to say."""
+        """Called after a step, before tokens are handed out.  requests: by row, those that it
+        attends; none if only its worker half has something to say."""
 
     def release(self, request: Request) -> Hold | None:
         """The request leaves (finished, aborted, preempted)."""
         return None
 
     def late(self, plan: StepPlan, requests: Mapping[int, Request]) -> LateInputs | None:
-        """Inputs known only now, after the step before `plan` (bitmasks of a grammar)."""
+        """Inputs known only now, after the step before `plan` (bitmasks of a grammar).
+
+        requests: attended rows of `plan` whose request has not left since.  Bitmasks may be for
+        these rows only, and for a row of one participant only.
+        """
         return None

@@ -2,7 +2,10 @@
 
 A policy sees arrays, never one request at a time.  The scheduler takes waiting requests in
 ascending order of their key and preempts the running one with the largest; equal keys are
-ordered by arrival.
+ordered by arrival.  Keys of waiting and of running requests are asked for in separate calls.
+
+Where a policy raises, or answers no n finite numbers, the requests it was asked about come in
+order of arrival, and the log says so, once per kind of fault.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ class RequestArrays:
 
 
 class SchedulingPolicy(Contract):
-    """keys_are_fixed: a request's key never changes, so it is asked for only once."""
+    """keys_are_fixed: a request's key never changes, so it is asked for only once, in a call of
+    its own when the request arrives.  Else keys are asked for in every step."""
 
     kind: ClassVar[str] = "scheduling_policy"
     keys_are_fixed: ClassVar[bool] = False

@@ -17,12 +17,14 @@ from framework.contracts.messages import (
     KVEvent,
 )
 from framework.contracts.sampling import SamplingParams
+from framework.contracts.step import NOTHING_LATE
 from framework.core.checks import check_servable, check_states, check_whole_prompts
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
 from framework.core.kv.managers import BUILT_IN
 from framework.core.participants import ParticipantHub
-from framework.core.request import Request
+from framework.core.policies import checked
+from framework.core.request import Request, Status
 from framework.core.scheduler import Scheduler
 from framework.core.slots import SlotTable
 from framework.core.state import CoreState
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner
     from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.scheduling_policy import SchedulingPolicy
-    from framework.contracts.step import RunnerInfo, StepPlan, Ticket
+    from framework.contracts.step import LateInputs, RunnerInfo, StepPlan, Ticket
     from framework.core.config import CoreConfig
 
 IDLE_SECONDS = 0.0005
@@ -82,13 +84,13 @@ class EngineCore:
         self._features = info.features
         self._depth = config.loop_depth
         kv = KVManager(plan, config, managers)
-        hub = ParticipantHub(participants or {})
+        hub = ParticipantHub(participants or {}, info.vocab_size)
         slots = SlotTable(config.max_num_seqs, self.max_model_len + config.max_drafts + 1)
         self._clock = clock
-        self._state = CoreState(config, policy, slots, kv, hub)
+        self._state = CoreState(config, checked(policy), slots, kv, hub)
         self._scheduler = Scheduler(self._state, clock)
         self._updater = Updater(self._state, clock)
-        self._flight: deque[tuple[StepPlan, list[Request | None], Ticket]] = deque()
+        self._flight: deque[tuple[StepPlan, Ticket]] = deque()
         self._arrivals = 0
         self._pins = 0
         self._dead: BaseException | None = None
@@ -149,24 +151,38 @@ class EngineCore:
 
     def _step(self) -> EngineOutputs:
         while len(self._flight) < self._depth:
+            self._end_failed()
             plan = self._scheduler.schedule()
             if plan is None:
                 break
-            requests = self._concerned(plan)
-            plan = self._state.hub.attach(plan, requests)
-            self._flight.append((plan, requests, self._runner.submit(plan)))
+            if self._state.hub.any:
+                plan = self._state.hub.attach(plan, self._concerned(plan))
+            self._flight.append((plan, self._runner.submit(plan)))
         if not self._flight:
             return self._idle()
-        plan, requests, ticket = self._flight.popleft()
-        result = self._runner.finish(ticket, self._state.hub.late(plan, requests))
+        plan, ticket = self._flight.popleft()
+        result = self._runner.finish(ticket, self._late(plan))
         return self._updater.update(plan, result)
 
-    def _concerned(self, plan: StepPlan) -> list[Request | None]:
-        """Requests that a plan computes or admits, for participants; none without any."""
+    def _late(self, plan: StepPlan) -> LateInputs:
+        """What participants know only now; rows without what they need are dropped."""
         if not self._state.hub.any:
-            return []
+            return NOTHING_LATE
+        late = self._state.hub.late(plan, self._updater.live(plan)[1])
+        self._end_failed()
+        return late
+
+    def _concerned(self, plan: StepPlan) -> list[Request]:
+        """Requests that a plan computes or admits."""
         slots = dict.fromkeys([*plan.slots.tolist(), *(r.slot for r in plan.admitted)])
-        return [self._state.slots.requests[slot] for slot in slots]
+        requests = (self._state.slots.requests[slot] for slot in slots)
+        return [request for request in requests if request is not None]
+
+    def _end_failed(self) -> None:
+        """End the requests that a participant failed."""
+        for request, sentence in self._state.hub.take_failed():
+            if request.status is not Status.FINISHED:
+                self._state.end(request, "error", sentence)
 
     def _idle(self) -> EngineOutputs:
         """Nothing can be computed now: report what ended, or wait for a participant."""

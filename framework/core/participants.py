@@ -1,42 +1,52 @@
 """Calls participants, but only for the requests that they attend.
 
-With no participant interested, every method here returns after one comparison.
+With no participant interested, every method here returns after one comparison.  One that
+raises, or answers what its contract does not allow, never fails a step: the requests for which
+it was asked count as failed, and whoever plans ends them with a sentence that names it.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from framework.contracts.base import name_of
 from framework.contracts.participant import (
     NO_EXTERNAL,
     READY,
     Admission,
     External,
+    Hold,
     Ready,
     Refuse,
+    Wait,
 )
 from framework.contracts.step import NOTHING_LATE, LateInputs
-from framework.errors import UnsupportedError
-
-logger = logging.getLogger("framework.participants")
+from framework.core.late import LateMerge, flaw_of
 
 if TYPE_CHECKING:
-    from framework.contracts.participant import Hold, SchedulerParticipant
+    from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.step import StepPlan, StepResult
     from framework.core.request import Request
 
+logger = logging.getLogger("framework.participants")
+
 
 class ParticipantHub:
-    """participants: name -> instance, in the order in which they are asked."""
+    """participants: name -> instance, in the order in which they are asked.  vocab_size: what
+    a bitmask must be wide enough for; None where that is not known."""
 
-    def __init__(self, participants: Mapping[str, SchedulerParticipant]) -> None:
+    def __init__(
+        self, participants: Mapping[str, SchedulerParticipant], vocab_size: int | None = None
+    ) -> None:
         self._names = list(participants)
         self._members = list(participants.values())
+        self._vocab_size = vocab_size
+        self._failed: dict[str, tuple[Request, str]] = {}
 
     @property
     def any(self) -> bool:
@@ -51,99 +61,186 @@ class ParticipantHub:
             if member.attends_all or name in named
         )
 
+    def take_failed(self) -> list[tuple[Request, str]]:
+        """Requests that a participant failed, each with a sentence, since this was last asked.
+        Some may have ended meanwhile."""
+        failed = list(self._failed.values())
+        self._failed.clear()
+        return failed
+
     def admit(self, request: Request) -> Admission:
         """The first answer that is not Ready.  A participant that fails refuses the request."""
         for index in request.attendants:
-            try:
-                answer = self._members[index].admit(request)
-            except Exception as error:
-                return self._failed(index, "admit", error)
+            answer = self._ask(index, "admit", [request], request)
+            if isinstance(answer, Wait) and isinstance(answer.reason, str):
+                return Wait(answer.reason, self._waker(index, answer.wake, request))
+            if isinstance(answer, Refuse):
+                return Refuse(str(answer.reason or f"{self._name(index)} refused the request"))
             if not isinstance(answer, Ready):
-                return answer
+                self._fail(index, "admit", f"it answered {answer!r:.80}", [request])
+            if request.id in self._failed:  # here, or when it was to be woken
+                return Refuse(self._failed.pop(request.id)[1])
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
         """The first offer of tokens beyond the local hit."""
         for index in request.attendants:
-            try:
-                offer = self._members[index].external_prefix(request, local_hit)
-            except Exception as error:
-                return self._failed(index, "external_prefix", error)
-            if isinstance(offer, Refuse) or offer.tokens > 0:
+            offer = self._ask(index, "external_prefix", [request], request, local_hit)
+            good = isinstance(offer, Refuse) or (
+                isinstance(offer, External) and isinstance(offer.tokens, int)
+            )
+            if not good:
+                self._fail(index, "external_prefix", f"it answered {offer!r:.80}", [request])
+            if request.id in self._failed:
+                return Refuse(self._failed.pop(request.id)[1])
+            if isinstance(offer, Refuse):
                 return offer
+            if offer.arrived is not None:
+                return External(offer.tokens, self._arrival(index, offer.arrived, request))
+            if offer.tokens > 0:
+                return External(offer.tokens)
         return NO_EXTERNAL
 
     def limit(self, request: Request, start: int, tokens: int) -> int:
-        """The least of all answers, never more than `tokens`."""
+        """The least of all answers, never more than `tokens`; 0 after a failure."""
         for index in request.attendants:
-            tokens = max(0, min(tokens, self._members[index].limit(request, start, tokens)))
+            answer = self._ask(index, "limit", [request], request, start, tokens)
+            if not isinstance(answer, int | np.integer):
+                self._fail(index, "limit", f"it answered {answer!r:.80}", [request])
+                return 0
+            tokens = max(0, min(tokens, int(answer)))
         return tokens
-
-    def _failed(self, index: int, method: str, error: Exception) -> Refuse:
-        """A participant that fails refuses the request, and is named."""
-        logger.exception("participant %r failed in %s", self._names[index], method)
-        return Refuse(f"participant {self._names[index]!r} failed in {method}: {error!r}")
 
     def release(self, request: Request) -> list[Hold]:
         """Tell that a request leaves; collects what must be held."""
-        held = (self._members[index].release(request) for index in request.attendants)
-        return [hold for hold in held if hold is not None]
+        holds = []
+        for index in request.attendants:
+            hold = self._ask(index, "release", (), request)
+            if isinstance(hold, Hold):
+                holds.append(Hold(self._holder(index, hold.done)))
+            elif hold is not None:
+                self._fail(index, "release", f"it answered {hold!r:.80}", ())
+        return holds
 
-    def _attended(self, requests: Iterable[Request | None]) -> dict[int, dict[int, Request]]:
-        """Participant -> slot -> request."""
+    def _attended(self, rows: Sequence[Request | None]) -> dict[int, dict[int, Request]]:
+        """Participant -> row -> request."""
         found: dict[int, dict[int, Request]] = {}
-        for request in requests:
-            # A slot below zero: it left while the step was in flight.
-            if request is not None and request.slot >= 0:
-                for index in request.attendants:
-                    found.setdefault(index, {})[request.slot] = request
+        for row, request in enumerate(rows):
+            for index in request.attendants if request is not None else ():
+                found.setdefault(index, {})[row] = request  # type: ignore[assignment]
         return found
 
-    def attach(self, plan: StepPlan, requests: Iterable[Request | None]) -> StepPlan:
-        """The plan with the attachments of the participants."""
+    def attach(self, plan: StepPlan, requests: Iterable[Request]) -> StepPlan:
+        """The plan with the attachments of the participants.  requests: those that it computes
+        or admits; the participants see them by slot."""
         if not self._members:
             return plan
+        attended: dict[int, dict[int, Request]] = {}
+        for request in requests:
+            for index in request.attendants:
+                attended.setdefault(index, {})[request.slot] = request
         attachments = dict(plan.attachments)
-        for index, own in self._attended(requests).items():
-            data = self._members[index].attach(plan, own)
-            if data is not None:
+        for index, own in attended.items():
+            data = self._ask(index, "attach", own.values(), plan, own)
+            if isinstance(data, bytes):
                 attachments[self._names[index]] = data
+            elif data is not None:
+                self._fail(index, "attach", f"it answered {data!r:.80}", own.values())
         return replace(plan, attachments=attachments)
 
-    def absorb(self, result: StepResult, requests: Iterable[Request | None]) -> None:
-        """Show the result to the participants before tokens are handed out."""
+    def absorb(self, result: StepResult, rows: Sequence[Request | None]) -> None:
+        """Show the result to the participants before tokens are handed out: to those that
+        attend a row, and to those whose worker half has something to say."""
         if not self._members:
             return
-        attended = self._attended(requests)
-        for index, (name, member) in enumerate(zip(self._names, self._members, strict=True)):
+        attended = self._attended(rows)
+        for index, name in enumerate(self._names):
             if index in attended or name in result.attachments:
-                member.absorb(result, attended.get(index, {}))
+                own = attended.get(index, {})
+                self._ask(index, "absorb", own.values(), result, own)
 
-    def late(self, plan: StepPlan, requests: Iterable[Request | None]) -> LateInputs:
-        """Late inputs of all participants, merged.  At most one may bring a bitmask a row."""
+    def late(self, plan: StepPlan, rows: Sequence[Request | None]) -> LateInputs:
+        """Late inputs of all participants, merged.  At most one may bring a bitmask for a row;
+        the requests of a second one fail."""
         if not self._members:
             return NOTHING_LATE
-        parts = [
-            part
-            for index, own in self._attended(requests).items()
-            if (part := self._members[index].late(plan, own)) is not None
-        ]
-        return _merge(parts)
+        merge = LateMerge()
+        for index, requests in self._attended(rows).items():
+            part = self._ask(index, "late", requests.values(), plan, requests)
+            if part is None:
+                continue
+            flaw = flaw_of(part, requests, self._vocab_size) or merge.clash(part)
+            if flaw is None:
+                merge.add(part)
+            else:
+                self._fail(index, "late", flaw, requests.values())
+        return merge.result()
 
+    # Failures
 
-def _merge(parts: Sequence[LateInputs]) -> LateInputs:
-    if not parts:
-        return NOTHING_LATE
-    attachments = {name: data for part in parts for name, data in part.attachments.items()}
-    masked = [part for part in parts if part.bitmask is not None]
-    if not masked:
-        return LateInputs(attachments=attachments)
-    rows = np.concatenate([part.bitmask_rows for part in masked])
-    if len(np.unique(rows)) != sum(len(np.unique(part.bitmask_rows)) for part in masked):
-        raise UnsupportedError("two participants bring a bitmask for one row")
-    return LateInputs(
-        bitmask=np.concatenate([part.bitmask for part in masked if part.bitmask is not None]),
-        bitmask_rows=rows,
-        covered=np.concatenate([part.covered for part in masked]),
-        attachments=attachments,
-    )
+    def _name(self, index: int) -> str:
+        return f"participant {self._names[index]!r} ({name_of(self._members[index])})"
+
+    def _ask(self, index: int, method: str, requests: Iterable[Request], *arguments: object) -> Any:
+        """What the participant answers; None after a failure, and the requests are failed."""
+        try:
+            return getattr(self._members[index], method)(*arguments)
+        except (Exception, SystemExit) as error:
+            self._fail(index, method, error, requests)
+            return None
+
+    def _fail(
+        self, index: int, method: str, fault: BaseException | str, requests: Iterable[Request]
+    ) -> None:
+        """The first failure of a request counts, and is told once."""
+        raised = isinstance(fault, BaseException)
+        what = f"{type(fault).__name__}: {fault}" if raised else fault
+        failed = [request for request in requests if request.id not in self._failed]
+        sentence = f"{self._name(index)} failed in {method}: {what}"
+        self._failed |= {request.id: (request, sentence) for request in failed}
+        if failed or not requests:
+            names = ", ".join(request.id for request in failed) or "none"
+            cause = fault if isinstance(fault, BaseException) else None
+            logger.error("%s; requests that end: %s", sentence, names, exc_info=cause)
+
+    def _waker(self, index: int, wake: Callable[[], bool], request: Request) -> Callable[[], bool]:
+        """A wake that fails is over: whoever planned then ends the request."""
+
+        def guarded() -> bool:
+            try:
+                return bool(wake())
+            except (Exception, SystemExit) as error:
+                self._fail(index, "Wait.wake", error, [request])
+                return True
+
+        return guarded
+
+    def _arrival(
+        self, index: int, arrived: Callable[[], int | Refuse | None], request: Request
+    ) -> Callable[[], int | Refuse | None]:
+        """An arrival that fails refuses its request."""
+
+        def guarded() -> int | Refuse | None:
+            answer: object
+            try:
+                answer = arrived()
+            except (Exception, SystemExit) as error:
+                answer = error
+            if answer is None or isinstance(answer, int | Refuse):
+                return answer
+            self._fail(index, "External.arrived", f"it answered {answer!r:.80}", [request])
+            return Refuse(self._failed.pop(request.id)[1])
+
+        return guarded
+
+    def _holder(self, index: int, done: Callable[[], bool]) -> Callable[[], bool]:
+        """A hold that fails is over, or its pages would be lost for ever."""
+
+        def guarded() -> bool:
+            try:
+                return bool(done())
+            except (Exception, SystemExit) as error:
+                self._fail(index, "Hold.done", error, ())
+                return True
+
+        return guarded

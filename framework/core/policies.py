@@ -1,14 +1,18 @@
-"""The built-in scheduling policies; they come in through the same door as any other."""
+"""The built-in scheduling policies, and a policy of any plugin kept from failing a step."""
 
 from __future__ import annotations
 
+import logging
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, Field
 
+from framework.contracts.base import name_of
 from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
+
+logger = logging.getLogger("framework.policies")
 
 
 class FirstComeFirstServed(SchedulingPolicy):
@@ -48,3 +52,59 @@ class Priority(SchedulingPolicy):
         if self._ageing is None:
             return requests.priority.astype(np.float64)
         return requests.priority * self._ageing + requests.arrived_at
+
+
+def checked(policy: SchedulingPolicy) -> SchedulingPolicy:
+    """The policy, but what it asks for is never taken on trust.
+
+    When it raises, or answers no n finite numbers, the requests it was asked about come in
+    order of arrival, and the log says so: an order must be had, and none of them is at fault.
+    """
+    if type(policy).served is SchedulingPolicy.served:
+        return _Checked(policy)
+    return _CheckedWithAccounts(policy)
+
+
+class _Checked(SchedulingPolicy):
+    def __init__(self, policy: SchedulingPolicy) -> None:
+        super().__init__()
+        self._policy = policy
+        self._told: set[str] = set()
+        self.plugin_id = policy.plugin_id
+        self.keys_are_fixed = bool(policy.keys_are_fixed)  # type: ignore[misc]
+
+    def keys(self, requests: RequestArrays) -> npt.NDArray[np.float64]:
+        count = len(requests)
+        try:
+            answer = self._policy.keys(requests)
+            # Of whatever kind of number; a complex one is none that can be ordered.
+            keys = np.asarray(answer).astype(np.float64, casting="same_kind")
+        except (Exception, SystemExit) as error:
+            self._tell("keys", f"{type(error).__name__}: {error}", error)
+            return np.zeros(count)
+        if keys.shape != (count,) or not np.isfinite(keys).all():
+            self._tell("keys", f"found {answer!r:.80}, expected {count} finite numbers", None)
+            return np.zeros(count)
+        return keys
+
+    def _tell(self, method: str, what: str, error: BaseException | None) -> None:
+        """Once per fault: a policy is asked in every step."""
+        kind = f"{method} {type(error).__name__}"
+        if kind not in self._told:
+            self._told.add(kind)
+            logger.error(
+                "scheduling policy %s failed in %s: %s; requests come in order of arrival "
+                "wherever it fails",
+                name_of(self._policy),
+                method,
+                what,
+                exc_info=error,
+            )
+
+
+class _CheckedWithAccounts(_Checked):
+    def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
+        try:
+            self._policy.served(requests, tokens)
+        except (Exception, SystemExit) as error:
+            self._tell("served", f"{type(error).__name__}: {error}", error)

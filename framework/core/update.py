@@ -64,13 +64,18 @@ class Updater:
         state.pass_fence()
         return self._outputs(plan, result, progress, prompt)
 
-    def _begin(self, plan: StepPlan) -> _Progress:
+    def live(self, plan: StepPlan) -> tuple[npt.NDArray[np.bool_], list[Request | None]]:
+        """Rows whose request still owns its slot, and the request of each; None for others."""
         table = self._state.slots
         live = table.generation[plan.slots] == plan.generations
         requests = [
             table.requests[slot] if alive else None
             for slot, alive in zip(plan.slots.tolist(), live.tolist(), strict=True)
         ]
+        return live, requests
+
+    def _begin(self, plan: StepPlan) -> _Progress:
+        live, requests = self.live(plan)
         return _Progress(live, np.zeros(len(live), np.int64), requests)
 
     def _count(self, plan: StepPlan, result: StepResult, progress: _Progress) -> None:

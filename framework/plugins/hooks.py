@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from framework.errors import PluginError
+from framework.plugins.loading import log
 from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,8 +21,9 @@ if TYPE_CHECKING:
 def build_hooks(registry: PluginRegistry) -> pluggy.PluginManager:
     """A manager whose hooks call the activated plugins in their order.
 
-    Raises PluginError for a plugin that fails (see `PluginRegistry.create_activated`), that
-    implements an unknown hook, or that forgot the `hookimpl` mark.
+    A hook that fails is logged under its plugin's name, and the others are called all the
+    same.  Raises PluginError for a plugin that fails (see `PluginRegistry.create_activated`),
+    that implements an unknown hook, that forgot the `hookimpl` mark, or that wraps others.
     """
     import pluggy
 
@@ -32,7 +36,7 @@ def build_hooks(registry: PluginRegistry) -> pluggy.PluginManager:
     for record, instance in reversed(registry.create_activated("hooks")):
         _check(record, instance, specs, manager)
         try:
-            manager.register(instance, name=record.key)
+            manager.register(_Guarded(record, instance, specs, manager), name=record.key)
         except pluggy.PluginValidationError as error:
             raise PluginError(
                 f"hooks of plugin {record.key} do not fit: {error}",
@@ -48,7 +52,17 @@ def _check(
 ) -> None:
     """Unknown hooks would wait for ever, and unmarked ones would never be called."""
     for name in dir(instance):
-        marked = manager.parse_hookimpl_opts(instance, name) is not None
+        options = manager.parse_hookimpl_opts(instance, name)
+        marked = options is not None
+        if options is not None and (options.get("wrapper") or options.get("hookwrapper")):
+            raise PluginError(
+                f"plugin {record.key}: hook {name!r} wraps the hooks of other plugins",
+                plugin=record.key,
+                distribution=record.distribution,
+                expected="hooks that stand alone",
+                found="a wrapper",
+                mend="mark it with a plain hookimpl; a failing wrapper would silence the others",
+            )
         if marked and name not in specs:
             raise PluginError(
                 f"plugin {record.key} implements unknown hook {name!r}{did_you_mean(name, specs)}",
@@ -64,6 +78,30 @@ def _check(
                 distribution=record.distribution,
                 mend="decorate it with framework.contracts.hooks.hookimpl",
             )
+
+
+class _Guarded:
+    """The hooks of one plugin, with their marks.  pluggy stops at the first hook that raises;
+    nobody else shall miss an event for it."""
+
+    def __init__(
+        self, record: Record, instance: Contract, specs: set[str], manager: pluggy.PluginManager
+    ) -> None:
+        for name in specs:
+            if manager.parse_hookimpl_opts(instance, name) is not None:
+                setattr(self, name, _guarded(getattr(instance, name), name, record.key))
+
+
+def _guarded(hook: Callable[..., object], name: str, key: str) -> Callable[..., object]:
+    @functools.wraps(hook)
+    def call(*arguments: object) -> object:
+        try:
+            return hook(*arguments)
+        except (Exception, SystemExit):
+            log.exception("plugin %s failed in hook %r", key, name)
+            return None
+
+    return call
 
 
 def _overrides(instance: Contract, name: str, manager: pluggy.PluginManager) -> bool:

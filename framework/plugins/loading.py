@@ -53,6 +53,10 @@ def load_class(record: Record, kind: Kind, slow_after: float) -> type[Contract]:
     except PluginError as error:
         record.move(State.INCOMPATIBLE, error.message)
         raise
+    except Exception as error:  # a metaclass can do anything
+        failure = _failure(record, error)
+        record.move(State.FAILED, failure.message)
+        raise failure from error
     record.load_seconds = time.perf_counter() - started
     record.cls = cls
     record.move(State.LOADED)
@@ -85,7 +89,16 @@ def check_class(
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise wrong(f"all methods of {kind.contract}", f"no {', '.join(missing)}")
+    options = found.Options
+    if options is not None and not _is_model(options):
+        raise wrong("Options = a pydantic model, or None", f"Options = {options!r:.80}")
     return found
+
+
+def _is_model(options: object) -> bool:
+    from pydantic import BaseModel
+
+    return inspect.isclass(options) and issubclass(options, BaseModel)
 
 
 def _import(record: Record) -> object:
@@ -143,20 +156,23 @@ def _failure(record: Record, error: BaseException) -> PluginError:
         plugin=record.key,
         distribution=record.distribution,
         expected=f"{record.value} can be imported",
-        found=f"{type(error).__name__} in {_where(error)}",
-        mend=_mend(record),
+        found=f"{type(error).__name__} in {where(error)}",
+        mend=how_to_mend(record),
     )
 
 
-def _where(error: BaseException) -> str:
-    """File and line of the innermost frame."""
+def where(error: BaseException) -> str:
+    """File and line of the innermost frame, or of the text that cannot be parsed."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "no frame"
 
 
-def _mend(record: Record) -> str:
+def how_to_mend(record: Record) -> str:
+    """What an operator can do about a plugin that does not work."""
     if record.distribution is None:
         return f"correct {record.value}"
     return (

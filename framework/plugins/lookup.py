@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from framework.errors import PluginError
 from framework.plugins.kinds import Kind
 from framework.plugins.near import near
-from framework.plugins.policy import ALLOW_VARIABLE, DENY_VARIABLE, normalize
+from framework.plugins.policy import ALLOW_VARIABLE, DENY_VARIABLE, NO_PLUGINS, normalize
 from framework.plugins.records import Record, State
 
 
@@ -108,16 +108,32 @@ def _install(name: str, pool: Sequence[Record], first_party: frozenset[str]) -> 
     return f"correct the name, or pip install the distribution that has it, such as {ours}"
 
 
+def note_shared_names(records: Sequence[Record]) -> None:
+    """Write down where several claim one name, so that a list shows it before it is used."""
+    shared: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.usable:
+            shared.setdefault((record.kind, record.name), []).append(record)
+    for claimants in shared.values():
+        for record in claimants if len(claimants) > 1 else ():
+            others = ", ".join(r.owner for r in claimants if r is not record)
+            record.reason = f"name also claimed by {others}: say {record.name}@{record.owner}"
+
+
 def denied(found: Sequence[Record]) -> PluginError:
     """The error for a name whose every claim the policy denies."""
     record = found[0]
+    mends = {
+        DENY_VARIABLE: f"take it out of {DENY_VARIABLE}",
+        NO_PLUGINS: f"leave out {NO_PLUGINS}",
+    }
     return PluginError(
         f"plugin {' and '.join(r.key for r in found)} is denied: {record.reason}",
         plugin=record.key,
         distribution=record.distribution,
         expected="a plugin that the policy admits",
         found="; ".join(f"{r.owner}: {r.reason}" for r in found),
-        mend=f"name it in {ALLOW_VARIABLE}, or take it out of {DENY_VARIABLE}",
+        mend=mends.get(record.reason.split(" ", 1)[0], f"name it in {ALLOW_VARIABLE}"),
     )
 
 

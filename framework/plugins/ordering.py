@@ -47,10 +47,11 @@ def in_order(records: Sequence[Record]) -> list[Record]:
             if waits[target] == 0:
                 heapq.heappush(free, target)
     if len(done) < len(ranked):
-        stuck = [ranked[position].key for position in _cycle(followers, set(done))]
+        stuck = [ranked[position] for position in _cycle(followers, set(done))]
         raise PluginError(
-            f"before / after of these plugins form a cycle: {', '.join(stuck)}",
-            plugin=stuck[0],
+            f"before / after of these plugins form a cycle: {', '.join(r.key for r in stuck)}",
+            plugin=stuck[0].key,
+            distribution=stuck[0].distribution,
             mend="deny one of them with FRAMEWORK_PLUGINS_DENY, or correct its manifest",
         )
     return [ranked[position] for position in done]

@@ -18,6 +18,7 @@ from framework.plugins.near import did_you_mean
 ALLOW_VARIABLE = "FRAMEWORK_PLUGINS"
 DENY_VARIABLE = "FRAMEWORK_PLUGINS_DENY"
 STRICT_VARIABLE = "FRAMEWORK_PLUGINS_STRICT"
+NO_PLUGINS = "--no-plugins"
 FIRST_PARTY_EXTRA = "first-party"
 
 _GLOB = re.compile(r"[*?\[]")
@@ -163,7 +164,7 @@ def judge(
         return Verdict(admitted=True, named_by=named)
     if policy.exhaustive:
         reason = (
-            "--no-plugins admits the first party only"
+            f"{NO_PLUGINS} admits the first party only"
             if policy.no_plugins
             else f"{ALLOW_VARIABLE} does not list it"
         )

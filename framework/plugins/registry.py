@@ -20,7 +20,14 @@ from framework.plugins.checks import option_problems, policy_problems
 from framework.plugins.discovery import ad_hoc_records, core_first_party, discover
 from framework.plugins.handles import Handle, Journal
 from framework.plugins.kinds import KINDS, Kind, find_kind
-from framework.plugins.loading import check_class, contract_of, load_class, log
+from framework.plugins.loading import (
+    check_class,
+    contract_of,
+    how_to_mend,
+    load_class,
+    log,
+    where,
+)
 from framework.plugins.manifests import Facts
 from framework.plugins.options import Options, validate
 from framework.plugins.ordering import by_rank, in_order
@@ -72,6 +79,7 @@ class PluginRegistry:
         self._records = [*found.records, *ad_hoc_records(ad_hoc or {}, self.kinds)]
         for record in self._records:
             self._admission.judge(record)
+        lookup.note_shared_names(self._records)
         strict = self.policy.strict
         self.problems: tuple[Problem, ...] = (
             *(replace(problem, fatal=strict) for problem in (*missing, *found.problems)),
@@ -198,8 +206,15 @@ class PluginRegistry:
             message = f"plugin {record.key} failed to start: {type(error).__name__}: {error}"
             record.move(State.FAILED, message)
             raise PluginError(
-                message, plugin=record.key, distribution=record.distribution
+                message,
+                plugin=record.key,
+                distribution=record.distribution,
+                expected=f"{record.value} can be made with its options",
+                found=f"{type(error).__name__} in {where(error)}",
+                mend=how_to_mend(record),
             ) from error
+        # Past whatever __setattr__ the class may have.
+        object.__setattr__(instance, "plugin_id", record.key)
         record.move(State.USED)
         return instance
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
-from framework.contracts.participant import READY, Hold, Refuse, SchedulerParticipant, Wait
+from framework.contracts.participant import (
+    READY,
+    External,
+    Hold,
+    Refuse,
+    SchedulerParticipant,
+    Wait,
+)
 from framework.contracts.step import LateInputs
+from framework.testing import ScriptedRunner
 
 
 class Recorder(SchedulerParticipant):
@@ -140,3 +151,131 @@ def test_held_pages_stay_until_their_holder_is_done(engine):
     done.append(True)
     one.add("next", [2])
     one.run()
+
+
+def _boom(*arguments):
+    raise RuntimeError("boom")
+
+
+def _exit(*arguments):
+    raise SystemExit(3)
+
+
+WIDE = -(-32_000 // 32) + 1
+RUBBISH = [
+    *((method, _boom) for method in ("external_prefix", "limit", "attach", "absorb", "late")),
+    *((method, _exit) for method in ("admit", "limit")),
+    ("admit", lambda request: None),
+    ("admit", lambda request: Wait([1], lambda: True)),
+    ("admit", lambda request: Wait("w", _boom)),
+    ("admit", lambda request: Wait("w", None)),
+    ("external_prefix", lambda request, hit: None),
+    ("external_prefix", lambda request, hit: (4, False)),
+    ("external_prefix", lambda request, hit: External("many")),
+    ("external_prefix", lambda request, hit: External(4, _boom)),
+    ("limit", lambda request, start, tokens: None),
+    ("limit", lambda request, start, tokens: 1.5),
+    ("attach", lambda plan, requests: "text"),
+    ("late", lambda plan, requests: 5),
+    ("late", lambda plan, requests: LateInputs(bitmask=3)),
+    ("late", lambda plan, requests: masks(requests, width=WIDE)),
+    ("late", lambda plan, requests: masks({**requests, 99: None})),
+    ("late", lambda plan, requests: replace(masks(requests), covered=np.zeros(7, np.int32))),
+]
+
+
+def masks(rows, width=None, **more):
+    """A bitmask that allows everything, for each of the rows."""
+    width = width or -(-ScriptedRunner().info().vocab_size // 32)
+    return LateInputs(
+        bitmask=np.full((len(rows), width), 2**32 - 1, np.uint32),
+        bitmask_rows=np.array(list(rows), np.int32),
+        **more,
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(("method", "answer"), RUBBISH)
+def test_whatever_a_participant_does_ends_its_own_requests_only(
+    engine, alone, caplog, method, answer, depth
+):
+    """The error names the participant, its class and the method, and the log has it too."""
+    bad = SchedulerParticipant()
+    setattr(bad, method, answer)
+    one = engine(participants={"bad": bad}, loop_depth=depth, max_num_seqs=2)
+    one.add("its", [1] * 9, extras={"bad": b""})
+    one.add("other", [2] * 9)
+    one.add("late comer", [3] * 9)
+    answers = one.run()
+    assert answers["its"].reason == "error"
+    assert "'bad'" in answers["its"].error
+    assert "framework.contracts.participant:SchedulerParticipant" in answers["its"].error
+    if method != "external_prefix":
+        assert answers["its"].error in caplog.text
+    for name, prompt in (("other", [2] * 9), ("late comer", [3] * 9)):
+        assert answers[name].tokens == alone(prompt).tokens
+    assert one.core.stats.pages_used == 0
+
+
+@pytest.mark.parametrize(
+    "answer", [_boom, _exit, lambda request: 5, lambda request: Hold(_boom), lambda r: Hold(5)]
+)
+def test_a_release_that_fails_is_logged_and_holds_nothing(engine, caplog, answer):
+    bad = SchedulerParticipant()
+    bad.release = answer
+    one = engine(participants={"bad": bad})
+    one.add("its", [1] * 9, max_tokens=2, extras={"bad": b""})
+    assert one.run()["its"].reason == "length"
+    one.add("next", [2] * 9)
+    assert one.run()["next"].reason == "length"
+    assert one.core.stats.pages_used == 0
+    assert "participant 'bad'" in caplog.text
+
+
+def test_bitmasks_of_two_participants_for_different_rows_are_put_together(engine):
+    """Of two, one that says how many drafts it covers and one that does not."""
+    first, second = SchedulerParticipant(), SchedulerParticipant()
+    first.late = lambda plan, requests: masks(requests)
+    second.late = lambda plan, rows: masks(rows, covered=np.zeros(len(rows), np.int32))
+    one = engine(participants={"first": first, "second": second})
+    one.add("a", [1], max_tokens=2, extras={"first": b""})
+    one.add("b", [2], max_tokens=2, extras={"second": b""})
+    one.run()
+    late = one.runner.lates[0]
+    assert late.bitmask_rows.tolist() == [0, 1]
+    assert len(late.bitmask) == len(late.covered) == 2
+
+
+def test_two_bitmasks_for_one_row_end_that_request_only(engine):
+    both = {name: SchedulerParticipant() for name in ("first", "second")}
+    for member in both.values():
+        member.late = lambda plan, requests: masks(requests)
+    one = engine(participants=both)
+    one.add("two", [1], extras={"first": b"", "second": b""})
+    one.add("one", [2], extras={"first": b""})
+    answers = one.run()
+    assert (answers["two"].reason, answers["one"].reason) == ("error", "length")
+    assert "'second'" in answers["two"].error
+
+
+def test_a_participant_is_not_shown_requests_that_have_left(engine):
+    """With two steps in flight a request may end before its last row is finished."""
+    gone, seen = set(), []
+
+    class Watcher(SchedulerParticipant):
+        attends_all = True
+
+        def release(self, request):
+            gone.add(request.id)
+
+        def late(self, plan, requests):
+            seen.extend(request.id in gone for request in requests.values())
+
+    one = engine(participants={"watch": Watcher()}, loop_depth=2)
+    one.add("a", [1], max_tokens=3)
+    one.add("b", [2], max_tokens=6)
+    one.step()
+    one.core.abort(["b"])
+    one.run()
+    assert gone == {"a", "b"}
+    assert not any(seen)

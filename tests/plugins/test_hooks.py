@@ -51,3 +51,25 @@ def test_hooks_that_would_never_be_called_are_errors(house, old, new, message):
 def test_without_plugins_hooks_do_nothing(house):
     """The manager is complete without any plugin."""
     assert build_hooks(house.registry()).hook.engine_started(notes=()) == []
+
+
+def test_a_hook_that_fails_is_logged_by_name_and_the_others_are_called(house, caplog):
+    """Neither an error nor an exit of one plugin's hook keeps the event from the others."""
+    for name, fault in (("raises", "RuntimeError('oops')"), ("exits", "SystemExit(3)")):
+        add(house, name, CODE.replace("calls.append((__name__, notes))", f"raise {fault}"), rank=2)
+    good = add(house, "good")
+    hooks = build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+hooks:*"}))
+    hooks.hook.engine_started(notes=("x",))
+    import importlib
+
+    assert importlib.import_module(good).calls == [(good, ("x",))]
+    assert "hooks:raises@d-raises" in caplog.text
+    assert "hooks:exits@d-exits" in caplog.text
+
+
+def test_a_hook_that_wraps_others_is_refused(house):
+    """A wrapper could silence the hooks of other plugins."""
+    add(house, "h", CODE.replace("@hookimpl", "@hookimpl(wrapper=True)"))
+    with pytest.raises(PluginError, match="wraps") as caught:
+        build_hooks(house.registry({"FRAMEWORK_PLUGINS": "h"}))
+    assert caught.value.distribution == "d-h"

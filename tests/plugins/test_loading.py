@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from framework.contracts.base import name_of
 from framework.errors import PluginError
 from framework.plugins.records import State
 
@@ -177,3 +178,56 @@ def test_breadcrumb_names_a_third_party_that_kills_the_process(house):
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ended.returncode == 9
     assert "scheduling_policy:t@dist" in ended.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "found"),
+    [
+        (GOOD + "    Options = int\n", State.INCOMPATIBLE, "Options = <class 'int'>"),
+        (
+            "class M(type):\n"
+            "    def __getattribute__(cls, name): raise RuntimeError('odd')\n"
+            "class T(metaclass=M): pass\n",
+            State.FAILED,
+            "RuntimeError: odd",
+        ),
+    ],
+)
+def test_a_class_that_cannot_be_checked_names_the_plugin(house, code, state, found):
+    """Wrong Options and a metaclass that raises are errors of the plugin, never a traceback."""
+    record, error = load_fails(house, code)
+    assert record.state is state
+    assert found in str(error)
+    assert error.distribution == "dist"
+
+
+def test_a_syntax_error_is_found_in_the_plugin_itself(house):
+    """The place named is the line that cannot be parsed, not one of the import system."""
+    _, error = load_fails(house, "\n\ndef f(:")
+    assert str(error.found).endswith("__init__.py:3")
+
+
+def test_an_instance_knows_what_it_is_called(house):
+    """Messages of whoever calls it can name plugin and distribution, whatever its __setattr__."""
+    house.add(
+        "dist",
+        {"things t": "T"},
+        GOOD + "    def __setattr__(self, n, v): raise OSError\n"
+        "    def __init__(self, options=None): pass\n",
+    )
+    assert name_of(house.registry().create("thing", "t")) == "thing:t@dist"
+    assert name_of(1) == "builtins:int"
+
+
+def test_a_denied_plugin_is_told_what_would_admit_it(house):
+    """The mend fits the reason: the list, the deny list, or --no-plugins."""
+    house.thing("a", "d")
+    cases = (
+        ({"FRAMEWORK_PLUGINS": ""}, False, "name it in FRAMEWORK_PLUGINS"),
+        ({"FRAMEWORK_PLUGINS_DENY": "a"}, False, "take it out of FRAMEWORK_PLUGINS_DENY"),
+        ({}, True, "leave out --no-plugins"),
+    )
+    for env, no_plugins, mend in cases:
+        with pytest.raises(PluginError) as caught:
+            house.registry(env, no_plugins=no_plugins).load("thing", "a")
+        assert caught.value.mend == mend

@@ -36,6 +36,12 @@ def test_two_claims_matter_only_when_the_name_is_used(house):
     first, second = house.thing("a", "d1"), house.thing("a", "d2")
     house.thing("b", "d3")
     registry = house.registry()
+    reasons = {r.owner: r.reason for r in registry.records("thing")}
+    assert reasons == {
+        "d1": "name also claimed by d2: say a@d1",
+        "d2": "name also claimed by d1: say a@d2",
+        "d3": "",
+    }
     registry.load("thing", "b")
     with pytest.raises(PluginError, match=r"claimed by a@d1 and by a@d2") as caught:
         registry.load("thing", "a")

@@ -1,0 +1,77 @@
+"""A scheduling policy decides on an order, and can break nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from framework.contracts.scheduling_policy import SchedulingPolicy
+
+
+class Odd(SchedulingPolicy):
+    """Answers what it was made with."""
+
+    def __init__(self, answer, fixed):
+        super().__init__()
+        self.plugin_id = "scheduling_policy:odd@its-distribution"
+        self.answer, self.keys_are_fixed = answer, fixed
+
+    def keys(self, requests):
+        return self.answer(len(requests))
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda n: _raise(RuntimeError("boom")),
+        lambda n: _raise(SystemExit(3)),
+        lambda n: np.full(n, np.nan),
+        lambda n: np.full(n, -np.inf),
+        lambda n: np.zeros(n + 1),
+        lambda n: np.zeros((n, 2)),
+        lambda n: None,
+        lambda n: "text",
+        lambda n: 5.0,
+        lambda n: np.zeros(n, np.complex128),
+    ],
+)
+def test_wrong_keys_mean_order_of_arrival_and_the_log_names_the_plugin(
+    engine, alone, caplog, answer, fixed
+):
+    one = engine(policy=Odd(answer, fixed), max_num_seqs=1)
+    for name in "abc":
+        one.add(name, [1], max_tokens=3)
+    answers = one.run()
+    assert {name: answers[name].tokens for name in "abc"} == dict.fromkeys(
+        "abc", alone([1], max_tokens=3).tokens
+    )
+    assert [r.request_id for p in one.runner.plans for r in p.admitted] == ["a", "b", "c"]
+    told = [r for r in caplog.records if "scheduling_policy:odd@its-distribution" in r.message]
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("answer", [lambda n: [0.0] * n, lambda n: np.arange(n)])
+def test_numbers_of_any_kind_are_keys(engine, caplog, answer):
+    one = engine(policy=Odd(answer, False))
+    one.add("a", [1], max_tokens=2)
+    one.run()
+    assert caplog.text == ""
+
+
+def test_accounts_that_fail_are_logged_once(engine, caplog):
+    class Accounts(SchedulingPolicy):
+        def keys(self, requests):
+            return np.zeros(len(requests))
+
+        def served(self, requests, tokens):
+            raise RuntimeError("boom")
+
+    one = engine(policy=Accounts())
+    one.add("a", [1], max_tokens=4)
+    assert one.run()["a"].reason == "length"
+    assert caplog.text.count("failed in served") == 1
