@@ -9,7 +9,7 @@ PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms
 	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml)
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
-.PHONY: demo test test-core test-long lint goldens clean
+.PHONY: demo test test-core test-long lint goldens bench-core clean
 
 $(VENV)/ready: constraints.txt dev-requirements.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
@@ -42,6 +42,12 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# PEERS: a folder with vllm/bin/python and model/.  PEER_SCRIPT: prints JSON lines of its
+# requests, step_us, us_per_request_step, add_us.  Without them only ours is measured.
+bench-core: $(CORE_VENV)/ready
+	$(CORE_VENV)/bin/framework bench core --json bench-core.json \
+		$(if $(PEERS),--peers "$(PEERS)") $(if $(PEER_SCRIPT),--peer-script "$(PEER_SCRIPT)")
 
 goldens: $(VENV)/ready
 	$(BIN)/python -m tests.parity.make_goldens

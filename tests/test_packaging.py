@@ -228,12 +228,15 @@ def test_declared_dependencies_equal_imports(project):
 
 
 def test_core_declares_what_it_imports():
-    """The core's dependencies are what framework/ imports at run time.
+    """The core's dependencies are what framework/ imports at run time, and extras for what
+    it can do without.
 
     `framework/testing` may also use pytest: who runs the kit has it.
     """
     found = {distribution_of(m) for m in imports(ROOT / "framework", typing=False)}
-    assert found - {"framework", "pytest"} <= set(CORE.requirements)
+    extras = CORE.table["project"]["optional-dependencies"].values()
+    optional = {normalize(Requirement(line).name) for lines in extras for line in lines}
+    assert found - {"framework", "pytest"} <= set(CORE.requirements) | optional
 
 
 @outside

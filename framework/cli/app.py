@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from framework.cli import chat, explain, generate, plugins
+from framework.cli import bench, chat, explain, generate, plugins
 from framework.cli.context import RootOptions, only_the_core, parse_options, parse_plugins
 
 
@@ -61,6 +61,7 @@ def build_app() -> typer.Typer:
     app.command("chat")(chat.chat)
     app.add_typer(plugins.app, name="plugins")
     app.command("explain")(explain.explain)
+    app.add_typer(bench.app, name="bench")
     return app
 
 

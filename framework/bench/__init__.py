@@ -1,0 +1,1 @@
+"""`framework bench`: what scheduling costs, and what it brings.  Needs numpy alone."""

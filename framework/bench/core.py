@@ -1,0 +1,205 @@
+"""What scheduling a step costs: microseconds of the engine core itself, without a model.
+
+per request:  n requests of 512 random tokens are added, pages of 16, prefix caching on
+per step:     all n decode; the median of schedule() + update(), the runner left out
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import statistics
+import subprocess
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from framework.bench.null_runner import NullRunner
+from framework.contracts.messages import EngineInput
+from framework.contracts.sampling import SamplingParams
+from framework.core.config import CoreConfig
+from framework.core.engine_core import EngineCore
+from framework.core.policies import FirstComeFirstServed
+from framework.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+VOCABULARY = 49_000
+PROMPT, OUTPUT = 512, 500
+PAGE, BUDGET, LONGEST = 16, 8192, 8192
+PEER_SECONDS = 1800
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoreFigures:
+    """step_us: of one decode step of all requests.  us_per_request_step: the same by request.
+    add_us: of one `add`.  admit_us: of all that a request costs until its first token is
+    known: the add, hashing, the lookup, its pages and its part of the steps in between.
+    """
+
+    requests: int
+    step_us: float
+    us_per_request_step: float
+    add_us: float
+    admit_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerFigures:
+    """The same of another engine, as far as its script measures it."""
+
+    requests: int
+    step_us: float
+    us_per_request_step: float
+    add_us: float
+
+
+def measure(requests: int, *, steps: int = 200) -> CoreFigures:
+    """Measure `requests` requests over `steps` decode steps, at most 300."""
+    runner = NullRunner(
+        num_pages=requests * ((PROMPT + 600) // PAGE + 2) + 1000,
+        page_tokens=PAGE,
+        vocab_size=VOCABULARY,
+    )
+    config = CoreConfig(
+        max_num_seqs=requests,
+        max_num_batched_tokens=BUDGET,
+        max_model_len=LONGEST,
+        enable_prefix_caching=True,
+    )
+    core = EngineCore(runner, runner.info(), config, policy=FirstComeFirstServed())
+    prompts = np.random.default_rng(0).integers(0, VOCABULARY, (requests, PROMPT), np.int32)
+    start = perf_counter()
+    for index in range(requests):
+        core.add(
+            EngineInput(
+                request_id=str(index),
+                tokens=prompts[index],
+                sampling=SamplingParams(max_tokens=OUTPUT, temperature=0, ignore_eos=True),
+                seed=0,
+                max_total=PROMPT + OUTPUT,
+            )
+        )
+    add = perf_counter() - start
+    admit = add
+    decode: list[float] = []
+    while len(decode) < steps:
+        before, start = runner.seconds, perf_counter()
+        core.step()
+        spent = perf_counter() - start - (runner.seconds - before)
+        plan = runner.last
+        if plan is not None and plan.num_tokens == plan.num_rows == requests:
+            decode.append(spent)
+        else:
+            admit += spent
+    core.close()
+    step = statistics.median(decode)
+    return CoreFigures(
+        requests=requests,
+        step_us=step * 1e6,
+        us_per_request_step=step / requests * 1e6,
+        add_us=add / requests * 1e6,
+        admit_us=admit / requests * 1e6,
+    )
+
+
+def run_peer(folder: Path, script: Path) -> list[PeerFigures]:
+    """The figures of a peer: runs `script` with the Python of folder/vllm, on the model in
+    folder/model.  It prints JSON lines with the fields of `PeerFigures`; others are skipped.
+
+    Raises ConfigError if something is missing, fails, or prints no figures.
+    """
+    python, model = folder / "vllm" / "bin" / "python", folder / "model"
+    for path, what in ((python, "the peer's Python"), (model, "the model"), (script, "a script")):
+        if not path.exists():
+            raise ConfigError(
+                f"{what} is missing",
+                expected="PEERS: a folder with vllm/bin/python and model/; PEER_SCRIPT: a file",
+                found=f"no {path}",
+            )
+    try:
+        ended = subprocess.run(
+            [str(python), str(script), str(model)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=PEER_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ConfigError(f"the peer's script did not run to its end: {error}") from error
+    found = [row for line in ended.stdout.splitlines() if (row := _peer_row(line)) is not None]
+    if ended.returncode or not found:
+        raise ConfigError(
+            "the peer's script failed",
+            expected="exit code 0 and JSON lines with requests, step_us, us_per_request_step, "
+            "add_us",
+            found=f"exit code {ended.returncode}, {len(found)} rows; {ended.stderr[-800:]}",
+        )
+    return found
+
+
+def _peer_row(line: str) -> PeerFigures | None:
+    try:
+        row = json.loads(line)
+        return PeerFigures(
+            requests=int(row["requests"]),
+            step_us=float(row["step_us"]),
+            us_per_request_step=float(row["us_per_request_step"]),
+            add_us=float(row["add_us"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def table(ours: Sequence[CoreFigures], peers: Sequence[PeerFigures]) -> Table:
+    """Side by side; a ratio says how many times ours the peer takes."""
+    from rich.table import Table
+
+    made = Table(
+        *("requests", "us/step", "us/request-step", "us/add", "us/admission"),
+        *(("peer us/step", "peer us/request-step", "peer us/add") if peers else ()),
+        *(("step ratio", "add ratio", "admission ratio") if peers else ()),
+        box=None,
+    )
+    for column in made.columns:
+        column.justify = "right"
+    by_requests = {row.requests: row for row in peers}
+    for row in ours:
+        cells = [
+            str(row.requests),
+            f"{row.step_us:.1f}",
+            f"{row.us_per_request_step:.3f}",
+            f"{row.add_us:.1f}",
+            f"{row.admit_us:.1f}",
+        ]
+        peer = by_requests.get(row.requests)
+        if peer is not None:
+            cells += [
+                f"{peer.step_us:.1f}",
+                f"{peer.us_per_request_step:.3f}",
+                f"{peer.add_us:.1f}",
+                f"{peer.step_us / row.step_us:.1f}x",
+                f"{peer.add_us / row.add_us:.1f}x",
+                f"{peer.add_us / row.admit_us:.1f}x",
+            ]
+        made.add_row(*cells)
+    return made
+
+
+def as_json(ours: Sequence[CoreFigures], peers: Sequence[PeerFigures]) -> dict[str, Any]:
+    """Both sides, and where it was."""
+    from framework import __version__
+
+    return {
+        "version": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "shape": {"prompt": PROMPT, "page": PAGE, "budget": BUDGET, "prefix_caching": True},
+        "ours": [asdict(row) for row in ours],
+        "peer": [asdict(row) for row in peers],
+    }

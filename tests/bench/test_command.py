@@ -1,0 +1,222 @@
+"""`framework bench`: from words to tables and files."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from framework.cli import main
+
+SMALL = ("--num-requests", "20", "--prompt-len", "32", "--output-len", "uniform:2:6")
+
+
+@pytest.fixture
+def bench(monkeypatch, capsys):
+    """Run `framework ROOT bench ARGUMENTS`; returns (exit code, stdout, stderr)."""
+
+    def call(*arguments, root=()):
+        monkeypatch.setattr(sys, "argv", ["framework", *root, "bench", *map(str, arguments)])
+        with pytest.raises(SystemExit) as exit_:
+            main()
+        shown = capsys.readouterr()
+        return exit_.value.code or 0, shown.out, shown.err
+
+    return call
+
+
+def test_each_policy_and_tenant_has_a_row(bench):
+    arguments = ("--tenants", "a:3,b", "--policy", "fcfs,fair", "--slo-ttft", "1")
+    code, out, _ = bench("schedule", *SMALL, *arguments)
+    assert code == 0
+    rows = [line.split()[:2] for line in out.splitlines()[2:]]
+    assert rows == [[p, t] for p in ("fcfs", "fair") for t in ("all", "a", "b")]
+
+
+def test_the_result_says_how_to_repeat_it(bench, tmp_path):
+    files = [tmp_path / "one.json", tmp_path / "two.json"]
+    for file in files:
+        arguments = ("--seed", "5", "--rate", "inf", "--cost", "base_us=1000", "--json", file)
+        assert bench("schedule", *SMALL, *arguments)[0] == 0
+    one, two = (json.loads(file.read_text()) for file in files)
+    for result in (one, two):
+        assert result["policies"][0].pop("wall_seconds") > 0
+    assert one == two
+    settings = one["settings"]
+    assert (settings["seed"], settings["rate"], settings["num_requests"]) == (5, "inf", 20)
+    assert settings["cost"]["base_us"] == 1000
+    assert settings["output_len"] == ["uniform:2:6"]
+    assert one["policies"][0]["all"]["requests"] == 20
+
+
+def test_arrivals_come_from_a_file(bench, tmp_path):
+    file, result = tmp_path / "arrivals.jsonl", tmp_path / "result.json"
+    file.write_text(
+        '{"arrival": 2, "prompt": 8, "output": 2, "tenant": "x"}\n\n'
+        '{"arrival": 0.5, "prompt": 8, "output": 1, "priority": 3}\n'
+    )
+    cost = "base_us=1e6, token_us=0, row_us=0, context_us=0"
+    code, _, _ = bench("schedule", "--arrivals", file, "--cost", cost, "--json", result)
+    assert code == 0
+    found = json.loads(result.read_text())
+    assert found["policies"][0]["simulated_seconds"] == 4
+    assert sorted(found["policies"][0]["tenants"]) == ["", "x"]
+    assert len(found["settings"]["arrivals_sha256"]) == 64
+
+
+def test_a_policy_of_a_third_party_is_found_by_name(bench):
+    root = ("--plugin", "scheduling_policy:mine=framework.core.policies:Priority")
+    code, out, _ = bench("schedule", *SMALL, "--policy", "mine", root=root)
+    assert code == 0
+    assert out.splitlines()[2].split()[0] == "mine"
+
+
+def test_a_plot_is_written(bench, tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "plot.png"
+    assert bench("schedule", *SMALL, "--tenants", "a,b", "--plot", file)[0] == 0
+    assert file.read_bytes().startswith(b"\x89PNG")
+    code, _, err = bench("schedule", *SMALL, "--plot", tmp_path / "plot.xyz")
+    assert code == 1
+    assert "known ending" in err
+
+
+def test_without_matplotlib_a_plot_says_what_to_install(bench, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    code, out, err = bench("schedule", *SMALL, "--plot", "plot.png")
+    assert (code, out) == (1, "")
+    assert "framework[bench]" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--policy", "fcsf"), "did you mean 'fcfs'"),
+        (("--policy", "fcfs,,fair"), "--policy is invalid"),
+        (("--cost", "base_ms=1"), "did you mean 'base_us'"),
+        (("--cost", "base_us=much"), "base_us is invalid"),
+        (("--cost", "base_us=-1"), "base_us is invalid"),
+        (("--cost", "base_us=0,token_us=0,row_us=0,context_us=0"), "take some time"),
+        (("--prompt-len", "uniform:9:1"), "--prompt-len is no distribution"),
+        (("--prompt-len", "uniform:9"), "--prompt-len is no distribution"),
+        (("--output-len", "nan"), "--output-len is no distribution"),
+        (("--output-len", "x=5"), "unknown tenant"),
+        (("--tenants", "a,a"), "--tenants is invalid"),
+        (("--tenants", "a:-1"), "--tenants is invalid"),
+        (("--flood", "big:many@0"), "--flood is invalid"),
+        (("--flood", "big:5"), "--flood is invalid"),
+        (("--num-requests", "0"), "number of requests"),
+        (("--slo-ttft", "inf"), "--slo-ttft is invalid"),
+        (("--num-pages", "4", "--prompt-len", "500"), "does not fit the cache"),
+        (("--arrivals", "missing.jsonl"), "cannot be read"),
+        (("--arrivals", "missing.jsonl", "--rate", "3"), "exclude each other"),
+        (("--json", "missing/folder/x.json", *SMALL), "cannot be written"),
+    ],
+)
+def test_a_wrong_flag_is_one_clear_error(bench, arguments, words):
+    code, _, err = bench("schedule", *arguments)
+    assert code == 1
+    assert err.startswith("error: ")
+    assert words in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [("--rate", "nan"), ("--rate", "0"), ("--burstiness", "-1"), ("--num-pages", "1e3")],
+)
+def test_a_number_out_of_range_is_a_wrong_use(bench, flag, value):
+    code, out, err = bench("schedule", flag, value)
+    assert (code, out) == (2, "")
+    assert flag in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b"[1]", "is no request"),
+        (b"{", "is no JSON"),
+        (b"[" * 100_000, "is no JSON"),
+        (b"\xff", "cannot be read"),
+        (b'{"arrival": 1, "prompt": 1}', "lacks 'output'"),
+        (b'{"arrival": 1, "prompt": 1, "output": 1, "tennant": ""}', "did you mean 'tenant'"),
+        (b'{"arrival": NaN, "prompt": 1, "output": 1}', "'arrival' is invalid"),
+        (b'{"arrival": -1, "prompt": 1, "output": 1}', "'arrival' is invalid"),
+        (b'{"arrival": 1, "prompt": 0, "output": 1}', "'prompt' is invalid"),
+        (b'{"arrival": 1, "prompt": 1.5, "output": 1}', "'prompt' is invalid"),
+        (b'{"arrival": 1, "prompt": 1, "output": 1e400}', "'output' is invalid"),
+        (b'{"arrival": 1, "prompt": 1, "output": 1, "tenant": 5}', "'tenant' is invalid"),
+        (b'{"arrival": 1, "prompt": 1, "output": 1, "priority": true}', "'priority' is invalid"),
+        (b"", "holds no request"),
+    ],
+)
+def test_a_wrong_line_is_named(bench, tmp_path, line, words):
+    file = tmp_path / "arrivals.jsonl"
+    good = b'{"arrival": 1, "prompt": 1, "output": 1}\n' if line else b"\n"
+    file.write_bytes(good + line)
+    code, _, err = bench("schedule", "--arrivals", file)
+    assert code == 1
+    assert err.startswith("error: ")
+    assert words in err
+    assert "Traceback" not in err
+    if words not in ("cannot be read", "holds no request"):
+        assert "line 2" in err
+
+
+# bench core
+
+
+def peer(tmp_path, text):
+    """A folder as a peer's set-up leaves it, whose Python is this one."""
+    (tmp_path / "vllm" / "bin").mkdir(parents=True)
+    (tmp_path / "vllm" / "bin" / "python").symlink_to(sys.executable)
+    (tmp_path / "model").mkdir()
+    script = tmp_path / "peer.py"
+    script.write_text(text)
+    return ("--peers", tmp_path, "--peer-script", script)
+
+
+def test_the_core_is_measured_beside_its_peer(bench, tmp_path):
+    row = {"requests": 2, "step_us": 1e6, "us_per_request_step": 5e5, "add_us": 1e6}
+    script = f"import sys; print('noise'); print({json.dumps(json.dumps(row))})\n"
+    script += "assert sys.argv[1].endswith('model')"
+    result = tmp_path / "result.json"
+    arguments = ("--requests", "1,2", "--steps", "3", "--json", result)
+    code, out, err = bench("core", *arguments, *peer(tmp_path, script))
+    assert (code, err) == (0, "")
+    assert out.count("x") >= 3
+    found = json.loads(result.read_text())
+    assert found["peer"] == [row]
+    assert [ours["requests"] for ours in found["ours"]] == [1, 2]
+    for ours in found["ours"]:
+        assert 0 < ours["add_us"] < ours["admit_us"]
+        assert ours["us_per_request_step"] * ours["requests"] == pytest.approx(ours["step_us"])
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [("raise SystemExit('broken')", "broken"), ("print('{}')", "0 rows")],
+)
+def test_a_peer_that_fails_is_one_clear_error(bench, tmp_path, script, words):
+    arguments = ("--requests", "1", "--steps", "1", *peer(tmp_path, script))
+    code, _, err = bench("core", *arguments)
+    assert code == 1
+    assert err.startswith("error: the peer's script failed")
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--requests", "0"), "--requests is invalid"),
+        (("--requests", "1,x"), "--requests is invalid"),
+        (("--peers", "missing"), "go together"),
+        (("--requests", "1", "--peers", "missing", "--peer-script", "x"), "is missing"),
+    ],
+)
+def test_wrong_flags_of_bench_core_are_errors(bench, arguments, words):
+    code, _, err = bench("core", *arguments)
+    assert code == 1
+    assert words in err
