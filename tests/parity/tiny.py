@@ -10,10 +10,14 @@ from typing import Any
 from tests.parity.prompts import MIN_GAP
 from tests.parity.reference import Reference, greedy
 
-NATIVE = ("llama", "qwen2", "qwen3", "mistral", "mistral_window")
-THROUGH_TRANSFORMERS = ("phi3", "olmo2", "gpt_neox")
+FULL = ("llama", "qwen2", "qwen3", "mistral")
+WINDOWED = ("mistral_window", "qwen2_window", "gemma2", "gemma3")
+NATIVE = (*FULL, *WINDOWED)
+# One without windows, one with a window on all layers, one with both kinds of layers.
+THROUGH_TRANSFORMERS = ("gpt_neox", "phi3", "olmo3")
 VOCABULARY = 260
-OUTPUT_TOKENS = 24
+OUTPUT_TOKENS, WINDOWED_OUTPUT_TOKENS = 24, 40
+WINDOW = 12
 
 _SIZES: dict[str, Any] = {
     "vocab_size": VOCABULARY,
@@ -34,9 +38,39 @@ _MORE: dict[str, dict[str, Any]] = {
     "qwen2": {"tie_word_embeddings": False},
     "qwen3": {"head_dim": 32},
     "mistral": {"sliding_window": None},
-    "mistral_window": {"model_type": "mistral", "sliding_window": 12},
-    "phi3": {},
-    "olmo2": {},
+    "mistral_window": {"model_type": "mistral", "sliding_window": WINDOW},
+    "qwen2_window": {
+        "model_type": "qwen2",
+        "use_sliding_window": True,
+        "sliding_window": WINDOW,
+        "layer_types": ["full_attention", "sliding_attention"],
+    },
+    "gemma2": {
+        "head_dim": 24,
+        "sliding_window": WINDOW,
+        "query_pre_attn_scalar": 40,
+        "attn_logit_softcapping": 2.0,
+        "final_logit_softcapping": 5.0,
+        "tie_word_embeddings": False,
+    },
+    # Two groups of windowed layers and one without a window.
+    "gemma3": {
+        "model_type": "gemma3_text",
+        "head_dim": 24,
+        "num_hidden_layers": 3,
+        "sliding_window": WINDOW,
+        "sliding_window_pattern": 3,
+        "query_pre_attn_scalar": 20,
+        "rope_parameters": {
+            "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+        },
+    },
+    "phi3": {"sliding_window": WINDOW},
+    "olmo3": {
+        "sliding_window": WINDOW,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
     "gpt_neox": {"rotary_pct": 0.5},
 }
 
@@ -50,6 +84,10 @@ class Tiny:
     model: Any
     references: list[Reference]
 
+    @property
+    def output_tokens(self) -> int:
+        return len(self.references[0].tokens)
+
 
 def make_tiny(name: str, folder: Path) -> Tiny:
     """Save a seeded random model and ask transformers for greedy answers to 10 prompts of
@@ -60,19 +98,23 @@ def make_tiny(name: str, folder: Path) -> Tiny:
     torch.manual_seed(0)
     more = dict(_MORE[name])
     kind = more.pop("model_type", name)
-    config = AutoConfig.for_model(kind, **_SIZES, **more)
+    config = AutoConfig.for_model(kind, **{**_SIZES, **more})
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").float().eval()
     # Norms and biases start as ones and zeros, which would hide mistakes in them.
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
+        if kind.startswith("gemma"):
+            # It scales embeddings; with tied ones a loud token would only repeat itself.
+            model.get_input_embeddings().weight.mul_(0.15)
     model.save_pretrained(folder)
     _byte_tokenizer().save_pretrained(folder)
     rng = random.Random(1)
     lengths = (1, 2, 3, 7, 16, 17, 31, 32, 33, 60)
     prompts = [[rng.randrange(1, VOCABULARY - 1) for _ in range(n)] for n in lengths]
-    references = [greedy(model, prompt, OUTPUT_TOKENS) for prompt in prompts]
+    count = WINDOWED_OUTPUT_TOKENS if "sliding_window" in more else OUTPUT_TOKENS
+    references = [greedy(model, prompt, count) for prompt in prompts]
     sure = [reference for reference in references if reference.gap >= MIN_GAP]
     assert len(sure) >= 6, f"too few clear references for {name}"
     return Tiny(name, folder, model, sure)

@@ -32,7 +32,8 @@ QUERY = AttentionQuery(
 
 @dataclass(frozen=True)
 class Case:
-    """rows: (tokens already in the cache, new tokens)."""
+    """rows: (tokens already in the cache, new tokens).  drop: pages before the window have been
+    given back: they hold NaN, as the null page does, which stands for them in the table."""
 
     rows: tuple[tuple[int, int], ...] = ((0, 5), (7, 1), (3, 0), (4, 9))
     page: int = 4
@@ -42,6 +43,7 @@ class Case:
     size_v: int = 8
     params: AttentionParams = AttentionParams(scale=0.3)
     causal: bool = True
+    drop: bool = False
 
 
 def naive(q, k, v, past, case):
@@ -104,6 +106,10 @@ def run(case: Case, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
         v.append(values[past:])
         slots += where[past:]
         right.append(naive(queries, keys, values, past, case))
+    for row, (past, _) in enumerate(case.rows if case.drop else ()):
+        gone = max(0, past - case.params.window + 1) // case.page
+        cache[table[row, :gone].astype(np.int64)] = float("nan")
+        table[row, :gone] = 0
     starts = np.cumsum([0, *(new for _, new in case.rows)]).astype(np.int32)
     common = CommonMetadata(
         query_starts=torch.from_numpy(starts),
@@ -143,6 +149,22 @@ CASES = {
             scale=0.3, window=5, softcap=1.0, sinks=torch.ones(4), alibi_slopes=SLOPES
         )
     ),
+    "pages before the window dropped": Case(
+        rows=((30, 1), (0, 6), (17, 9), (40, 0), (5, 3)),
+        params=AttentionParams(scale=0.3, window=6),
+        drop=True,
+    ),
+    "dropped, window of one": Case(
+        rows=((16, 1), (15, 2), (33, 7)), params=AttentionParams(scale=0.3, window=1), drop=True
+    ),
+    "dropped, all at once": Case(
+        rows=((29, 1), (21, 13), (3, 1)),
+        page=3,
+        params=AttentionParams(
+            scale=0.3, window=5, softcap=1.0, sinks=torch.ones(4), alibi_slopes=SLOPES
+        ),
+        drop=True,
+    ),
     "bidirectional": Case(causal=False),
     "no rows with queries": Case(rows=((3, 0),)),
 }
@@ -158,7 +180,8 @@ def test_every_feature_equals_attention_written_out(name: str) -> None:
 @pytest.mark.parametrize("window", [None, 4])
 def test_queries_taken_in_pieces_change_nothing(monkeypatch, window: int | None) -> None:
     monkeypatch.setattr(attention, "SCORE_ELEMENTS", 100)
-    case = Case(rows=((5, 20), (0, 17)), params=AttentionParams(scale=0.3, window=window))
+    params = AttentionParams(scale=0.3, window=window)
+    case = Case(rows=((5, 20), (0, 17)), params=params, drop=window is not None)
     got, right = run(case)
     np.testing.assert_allclose(got, right, atol=2e-5)
 

@@ -47,7 +47,7 @@ def test_log_probabilities_are_transformers_for_rows_mixed_and_chunked(name, sav
         torch.testing.assert_close(torch.cat(parts).log_softmax(-1), right, atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["Phi3", "Olmo2", "GPTNeoX"])
+@pytest.mark.parametrize("name", ["Phi3", "Olmo2", "GPTNeoX", "GptOss"])
 def test_the_runner_serves_it_greedy_and_scored_as_transformers_does(
     name, saved, drive, hf
 ) -> None:
@@ -72,6 +72,16 @@ def test_the_runner_serves_it_greedy_and_scored_as_transformers_does(
         assert len(scored) == 96
         for token, value in scored.items():
             assert value == pytest.approx(float(right[-1, token]), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "windows"), [("Phi3", [6, 6]), ("GptOss", [6, None]), ("Gemma2", [5, None])]
+)
+def test_specs_say_of_every_layer_what_was_seen_of_it(name, windows, saved, hf) -> None:
+    root, _ = saved(name)
+    layers = hf.build(root).attention_layers("bfloat16")
+    assert [getattr(layer.spec, "window", None) for layer in layers.values()] == windows
+    assert [layer.params.window for layer in layers.values()] == windows
 
 
 def test_the_native_definition_goes_before_and_this_one_can_be_chosen(

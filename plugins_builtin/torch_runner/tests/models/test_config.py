@@ -76,6 +76,26 @@ def test_every_family_answers_for_a_plain_configuration(architecture: str) -> No
             },
         ),
         ("config.sliding_window", {"architecture": "MistralForCausalLM", "sliding_window": -1}),
+        ("config.use_bidirectional_attention", {"use_bidirectional_attention": True}),
+        ("config.attn_logit_softcapping", {"attn_logit_softcapping": 50.0}),
+        ("config.final_logit_softcapping", {"final_logit_softcapping": 30.0}),
+        *(
+            (f"config.{field}", {"architecture": "Gemma3ForCausalLM", **changes})
+            for field, changes in {
+                "hidden_activation": {"hidden_activation": "silu2"},
+                "sliding_window": {"sliding_window": None},
+                "sliding_window_pattern": {"sliding_window_pattern": 0},
+                "query_pre_attn_scalar": {"query_pre_attn_scalar": "256"},
+                "final_logit_softcapping": {"final_logit_softcapping": -1},
+                "attn_logit_softcapping": {"attn_logit_softcapping": 50.0},
+                "layer_types": {"layer_types": ["chunked_attention"] * 3},
+                "rope_parameters": {"rope_parameters": {"rope_type": "default"}},
+                "rope_scaling": {"rope_scaling": 8.0},
+                "rope_parameters.rope_theta": {"rope_theta": -1},
+                "rope_parameters.rope_type": {"rope_scaling": {"rope_type": "longrope"}},
+            }.items()
+        ),
+        ("architecture", {"architecture": "Gemma3ForConditionalGeneration"}),
     ],
 )
 def test_a_value_that_is_not_understood_is_rejected_by_its_field(field, changes) -> None:
@@ -122,6 +142,20 @@ def test_both_ways_to_write_rotary_parameters_mean_the_same() -> None:
             },
             (7, None, 7),
         ),
+        ("Gemma2ForCausalLM", {"sliding_window": 7}, (7, None, 7)),
+        ("Gemma3ForCausalLM", {}, (4096, 4096, 4096)),
+        ("Gemma3ForCausalLM", {"sliding_window_pattern": 3}, (4096, 4096, None)),
+        ("Gemma3ForCausalLM", {"sliding_window": 7, "sliding_window_pattern": 2}, (7, None, 7)),
+        (
+            "Gemma3ForCausalLM",
+            {"sliding_window": 7, "layer_types": ["full_attention"] + ["sliding_attention"] * 2},
+            (None, 7, 7),
+        ),
+        (
+            "Gemma3ForCausalLM",
+            {"sliding_window": None, "layer_types": ["full_attention"] * 3},
+            (None, None, None),
+        ),
     ],
 )
 def test_windows_follow_the_family(architecture, changes, windows) -> None:
@@ -137,3 +171,41 @@ def test_biases_and_head_sizes_follow_family_and_configuration() -> None:
     assert read("Qwen3ForCausalLM").head_size == 128
     assert read(head_dim=None).head_size == 16
     assert read(num_key_value_heads=None).kv_heads == 4
+
+
+def test_gemma_reads_scales_limits_and_activation_by_its_own_keys() -> None:
+    two = read("Gemma2ForCausalLM", hidden_act="relu", query_pre_attn_scalar=144)
+    assert (two.softcap, two.final_softcap) == (50.0, 30.0)
+    assert (two.scale, two.activation, two.head_size) == (1 / 12, "gelu_pytorch_tanh", 256)
+    assert two.tied
+    assert two.local_rope == two.rope
+    assert read("Gemma2ForCausalLM", attn_logit_softcapping=None).softcap is None
+    three = read("Gemma3ForCausalLM", hidden_activation="gelu")
+    assert (three.softcap, three.final_softcap, three.scale) == (None, None, 1 / 16)
+    assert three.activation == "gelu"
+    assert read().scale == 0.25
+
+
+def test_all_ways_to_write_the_two_rotary_embeddings_of_gemma_mean_the_same() -> None:
+    """Also transformers' own reading of the old keys."""
+    from transformers import Gemma3TextConfig
+
+    linear = {"rope_type": "linear", "factor": 8.0}
+    old = read("Gemma3ForCausalLM", rope_scaling=linear, rope_theta=5e5, rope_local_base_freq=77.0)
+    new = read(
+        "Gemma3ForCausalLM",
+        rope_parameters={
+            "full_attention": {**linear, "rope_theta": 5e5},
+            "sliding_attention": {"rope_type": "default", "rope_theta": 77.0},
+        },
+    )
+    theirs = Gemma3TextConfig(
+        rope_scaling=dict(linear), rope_theta=5e5, rope_local_base_freq=77.0
+    ).to_dict()
+    converted = read("Gemma3ForCausalLM", rope_parameters=theirs["rope_parameters"])
+    for one in (old, new, converted):
+        assert (one.rope.variant, one.rope.theta, one.rope.values["factor"]) == ("linear", 5e5, 8.0)
+        assert (one.local_rope.variant, one.local_rope.theta) == ("default", 77.0)
+    plain = read("Gemma3ForCausalLM", rope_parameters=None)
+    assert (plain.rope.theta, plain.local_rope.theta) == (1e6, 1e4)
+    assert plain.rope.longest == plain.local_rope.longest == 128
