@@ -11,13 +11,17 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Reference:
-    """tokens: greedy output.  logprobs: of each.  gap: least difference of the two best
-    logits over all steps; below `MIN_GAP` rounding may decide, so such prompts stay out."""
+    """tokens: greedy output.  logprobs: of each.  gaps: difference of the two best logits at
+    each; below `MIN_GAP` rounding may decide, so such prompts stay out."""
 
     prompt: list[int]
     tokens: list[int]
     logprobs: list[float]
-    gap: float
+    gaps: list[float]
+
+    @property
+    def gap(self) -> float:
+        return min(self.gaps)
 
 
 def greedy(model: Any, prompt: Sequence[int], count: int) -> Reference:
@@ -40,9 +44,9 @@ def greedy(model: Any, prompt: Sequence[int], count: int) -> Reference:
     tokens = out.sequences[0, len(prompt) :].tolist()
     table = torch.stack(out.logits)[:, 0].float()
     best = table.topk(2).values
-    gap = float((best[:, 0] - best[:, 1]).min())
+    gaps = (best[:, 0] - best[:, 1]).tolist()
     logprobs = table.log_softmax(-1)[torch.arange(len(tokens)), tokens].tolist()
-    return Reference(list(prompt), tokens, logprobs, gap)
+    return Reference(list(prompt), tokens, logprobs, gaps)
 
 
 def token_logprobs(model: Any, tokens: Sequence[int]) -> list[float]:
