@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.parity.gemma import gemma_file
 from tests.parity.tiny import Tiny, make_tiny
 
 
@@ -25,13 +26,38 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tiny]:
     return get
 
 
+def read_goldens(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((Path(__file__).parent / name).read_text())["rows"]
+    return rows
+
+
 @pytest.fixture(scope="session")
 def goldens() -> list[dict[str, Any]]:
     """References of the demo model; see make_goldens.py."""
-    rows: list[dict[str, Any]] = json.loads((Path(__file__).parent / "smollm2.json").read_text())[
-        "rows"
-    ]
-    return rows
+    return read_goldens("smollm2.json")
+
+
+@pytest.fixture(scope="session")
+def gemma_goldens() -> list[dict[str, Any]]:
+    """References of Gemma 3 270M."""
+    return read_goldens("gemma3.json")
+
+
+@pytest.fixture(scope="session")
+def gemma_path(request: pytest.FixtureRequest) -> Path:
+    """The .gguf of Gemma 3 270M, in pytest's cache, where the next run finds it again."""
+    return gemma_file(request.config.cache.mkdir("gemma3"))
+
+
+@pytest.fixture(scope="session")
+def gemma(gemma_path: Path) -> Iterator[Any]:
+    """Gemma 3 270M in plain float32, its prompts in several chunks."""
+    from framework import LLM
+
+    with LLM(
+        gemma_path, dtype="float32", max_model_len=1024, max_num_seqs=8, max_num_batched_tokens=256
+    ) as llm:
+        yield llm
 
 
 @pytest.fixture(scope="session")
