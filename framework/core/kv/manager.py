@@ -235,6 +235,12 @@ class KVManager:
         """The content of `pages` was lost: nobody hits them any more.  Returns the slots that
         read them and must compute again; what lies before stays good and can be hit."""
         lost = np.array(sorted(set(pages) - {NULL_PAGE}), np.int32)
+        if len(lost) and not (lost[0] > 0 and lost[-1] < self.pool.num_pages):
+            raise IntegrityError(
+                "the runner reports pages that do not exist",
+                expected=f"ids in [0, {self.pool.num_pages})",
+                found=lost.tolist(),
+            )
         self.pool.forget(lost.tolist())
         return [
             slot
