@@ -1,0 +1,111 @@
+"""What a step in flight may still touch, and what a step leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework.contracts.participant import READY, Hold, SchedulerParticipant, Wait
+from framework.core.policies import FirstComeFirstServed, Priority
+
+
+class Holder(SchedulerParticipant):
+    """Holds pages, but no longer than it is asked."""
+
+    def release(self, request):
+        return Hold(lambda: True)
+
+
+def pages_of(plan):
+    return set(plan.pages[0].ids.tolist())
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_slot_and_pages_of_a_step_in_flight_are_given_to_nobody(engine, held):
+    """At depth 2 the next plan is made before the step has ended; the one after may use them."""
+    one = engine(participants={"hold": Holder()}, loop_depth=2, max_num_seqs=2)
+    one.add("gone", [1] * 6, extras={"hold": b""} if held else {})
+    one.step()
+    first = one.runner.plans[0]
+    assert len(one.runner.plans) == 2
+    one.core.abort(["gone"])
+    one.add("next", [2] * 6, max_tokens=2)
+    one.step()
+    plan = one.runner.plans[2]
+    assert plan.admitted[0].slot != first.admitted[0].slot
+    assert not pages_of(plan) & pages_of(first)
+    one.run()
+    one.add("later", [3] * 6, max_tokens=20)
+    one.add("too", [4] * 6, max_tokens=2)
+    one.run()
+    slots = {request.slot for plan in one.runner.plans[3:] for request in plan.admitted}
+    assert first.admitted[0].slot in slots
+
+
+def test_nobody_starts_in_a_step_that_preempts(engine):
+    """A victim that came back at once would take the pages it was to leave to others."""
+    one = engine(runner={"num_pages": 12}, max_num_batched_tokens=6)
+    for index in range(8):
+        one.add(str(index), [index] * 5, max_tokens=20)
+    while one.core.has_work():
+        before = one.core.stats.preemptions
+        one.step()
+        if one.core.stats.preemptions > before:
+            assert one.runner.plans[-1].admitted == ()
+    assert one.core.stats.preemptions > 0
+
+
+def test_a_preemption_does_not_change_what_was_told_of_the_prefix_cache(engine):
+    """A request that comes back hits its own pages, which is no merit of the cache."""
+    one = engine(runner={"num_pages": 12})
+    for index in range(4):
+        one.add(str(index), [index] * 9, max_tokens=16)
+    answers = one.run()
+    stats = one.core.stats
+    assert stats.preemptions > 0
+    assert [answer.cached for answer in answers.values()] == [0] * 4
+    assert (stats.prefix_queries, stats.prefix_hits) == (4 * 9, 0)
+
+
+def test_what_a_row_with_an_error_computed_is_never_hit(engine):
+    one = engine(runner={"fail_rows": {(1, 0): "logits are NaN"}})
+    for name in ("bad", "next", "last"):
+        one.add(name, [1] * 5)
+        one.run()
+    assert one.answers["bad"].reason == "error"
+    assert [one.answers[name].cached for name in ("next", "last")] == [0, 4]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_policy_hears_of_every_token_that_is_planned(engine, depth):
+    class Accounts(FirstComeFirstServed):
+        seen: list[tuple[list[int], list[int]]]
+
+        def served(self, requests, tokens):
+            self.seen.append((requests.arrival.tolist(), tokens.tolist()))
+
+    policy = Accounts()
+    policy.seen = []
+    one = engine(policy=policy, loop_depth=depth, max_num_batched_tokens=7)
+    for index in range(3):
+        one.add(str(index), [index] * 6, max_tokens=3)
+    one.run()
+    assert [tokens for _, tokens in policy.seen] == [p.num_new.tolist() for p in one.runner.plans]
+    assert policy.seen[0] == ([1, 2], [6, 1])
+
+
+def test_among_equals_who_came_first_goes_first_though_it_started_later(engine):
+    awake: list[bool] = []
+
+    class Late(SchedulerParticipant):
+        def admit(self, request):
+            return READY if awake else Wait("compiling", lambda: bool(awake))
+
+    one = engine(participants={"late": Late()}, policy=Priority())
+    one.add("first", [1], extras={"late": b""})
+    one.add("second", [2])
+    one.step()
+    awake.append(True)
+    one.step()
+    slots = [request.slot for plan in one.runner.plans for request in plan.admitted]
+    one.step()
+    assert one.runner.plans[-1].slots.tolist() == slots[::-1]
