@@ -36,7 +36,7 @@ class Harness:
         self.tokenizer = tokenizer
         runner_options = {
             name: options.pop(name)
-            for name in ("drafter", "fail_rows", "delay", "depth")
+            for name in ("drafter", "fail_rows", "lose_pages", "delay", "depth")
             if name in options
         }
         known = {"loop_depth", "max_drafts", "max_num_seqs", "max_num_batched_tokens"}

@@ -198,6 +198,19 @@ def test_prompt_logprobs_are_kept_by_position_over_chunks(harness):
     assert [output.prompt_logprobs for output in outputs[1:]] == [None] * (len(outputs) - 1)
 
 
+def test_a_delta_tells_the_prompt_s_log_probabilities_when_all_are_known(harness):
+    """The first output loses a page in the step in which the second one speaks."""
+    script = {"0.0": list(b"ab"), "0.1": list(b"cd")}
+    engine = harness(script, max_num_batched_tokens=6, lose_pages={2: [2]})
+    asked = params(n=2, prompt_logprobs=0, output_kind=OutputKind.DELTA)
+    outputs = engine.stream("12345678", asked)
+    assert [c.index for c in outputs[0].outputs] == [1]
+    told = [output.prompt_logprobs for output in outputs if output.prompt_logprobs is not None]
+    assert len(told) == 1
+    found = [entry[token].logprob for entry, token in zip(told[0][1:], b"2345678", strict=True)]
+    assert found == pytest.approx([-p / 100 for p in range(1, 8)])
+
+
 def test_a_prompt_can_be_scored_without_an_output(harness):
     engine = harness(max_model_len=8)
     output = engine.run("12345678", params(max_tokens=0, prompt_logprobs=0))
