@@ -16,11 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from framework.contracts.attention_backend import AttentionBackend, AttentionParams, MetadataBuilder
+from framework.contracts.attention_backend import (
+    AttentionBackend,
+    AttentionParams,
+    CacheLayout,
+    MetadataBuilder,
+)
+from framework.contracts.base import name_of
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp
 from framework.errors import PluginError
+from framework.plugins.blame import blaming, expect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +55,12 @@ class KvCache:
         self._pages = _zeros(plan.num_pages * plan.page_bytes, device).view(plan.num_pages, -1)
         self.layers: dict[str, LayerCache] = {}
         self.builders: list[MetadataBuilder] = []
+        self.backends: list[AttentionBackend] = []
         for index, group in enumerate(plan.groups):
             backend = backends[group.spec]
-            self.builders.append(backend.builder(group))
+            self.backends.append(backend)
+            with blaming(backend, "making a metadata builder"):
+                self.builders.append(backend.builder(group))
             views = self._views(group, backend)
             for name, view in zip(group.layers, views, strict=True):
                 self.layers[name] = LayerCache(
@@ -63,15 +73,23 @@ class KvCache:
 
     def _views(self, group: CacheGroup, backend: AttentionBackend) -> Sequence[torch.Tensor]:
         """One view per layer, in the backend's layout, strided over pages."""
-        layout = backend.layout(group.spec, group.page_tokens, self.plan.num_pages)
-        dtype = getattr(torch, layout.dtype)
+        with blaming(backend, "laying out its pages"):
+            layout = expect(
+                backend,
+                "layout",
+                backend.layout(group.spec, group.page_tokens, self.plan.num_pages),
+                CacheLayout,
+            )
+            dtype = getattr(torch, layout.dtype)
         size = math.prod(layout.shape[1:]) * dtype.itemsize
         if layout.shape[0] != self.plan.num_pages or size != group.spec.page_bytes(
             group.page_tokens
         ):
             raise PluginError(
-                f"attention backend {type(backend).__name__} lays pages out in another size "
+                f"attention backend {name_of(backend)} lays pages out in another size "
                 f"than the cache was planned for",
+                plugin=name_of(backend),
+                distribution=name_of(backend).partition("@")[2] or None,
                 expected=f"{group.spec.page_bytes(group.page_tokens)} bytes a page and layer",
                 found=f"shape {layout.shape} of {layout.dtype}",
                 mend="choose another attention backend",
