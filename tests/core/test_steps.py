@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from framework.contracts.participant import READY, Hold, SchedulerParticipant, Wait
@@ -109,3 +111,32 @@ def test_among_equals_who_came_first_goes_first_though_it_started_later(engine):
     slots = [request.slot for plan in one.runner.plans for request in plan.admitted]
     one.step()
     assert one.runner.plans[-1].slots.tolist() == slots[::-1]
+
+
+def test_pages_are_taken_from_the_lowest_priority_not_from_the_last_arrival(engine):
+    one = engine(policy=Priority(), runner={"num_pages": 8})
+    one.add("low", [1] * 5, max_tokens=16, priority=5)
+    one.add("high", [2] * 5, max_tokens=16)
+    one.run()
+    admitted = [request.request_id for plan in one.runner.plans for request in plan.admitted]
+    assert one.core.stats.preemptions > 0
+    assert (admitted.count("high"), admitted.count("low")) == (1, 1 + one.core.stats.preemptions)
+
+
+def test_a_deadline_ends_whoever_waits_in_line_or_aside_and_nobody_who_runs(engine):
+    class Never(SchedulerParticipant):
+        def admit(self, request):
+            return Wait("for ever", lambda: False)
+
+    one = engine(participants={"never": Never()}, max_num_seqs=1)
+    one.add("runs", [1], deadline=60.0)
+    one.add("aside", [2], deadline=60.0, extras={"never": b""})
+    one.add("in line", [3], deadline=60.0)
+    one.add("patient", [4], deadline=7200.0)
+    one.step()
+    now = time.monotonic()
+    one.core._scheduler._clock = lambda: now + 3600
+    answers = one.run()
+    reasons = {name: answer.reason for name, answer in answers.items()}
+    assert reasons == {"runs": "length", "aside": "error", "in line": "error", "patient": "length"}
+    assert "deadline" in answers["aside"].error
