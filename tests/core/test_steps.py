@@ -8,6 +8,7 @@ import pytest
 
 from framework.contracts.participant import READY, Hold, SchedulerParticipant, Wait
 from framework.core.policies import FirstComeFirstServed, Priority
+from framework.testing import from_outputs
 
 
 class Holder(SchedulerParticipant):
@@ -129,8 +130,8 @@ def test_a_deadline_ends_whoever_waits_in_line_or_aside_and_nobody_who_runs(engi
             return Wait("for ever", lambda: False)
 
     one = engine(participants={"never": Never()}, max_num_seqs=1)
-    one.add("runs", [1], deadline=60.0)
     one.add("aside", [2], deadline=60.0, extras={"never": b""})
+    one.add("runs", [1], deadline=60.0)
     one.add("in line", [3], deadline=60.0)
     one.add("patient", [4], deadline=7200.0)
     one.step()
@@ -140,3 +141,76 @@ def test_a_deadline_ends_whoever_waits_in_line_or_aside_and_nobody_who_runs(engi
     reasons = {name: answer.reason for name, answer in answers.items()}
     assert reasons == {"runs": "length", "aside": "error", "in line": "error", "patient": "length"}
     assert "deadline" in answers["aside"].error
+
+
+def test_keys_that_move_order_the_running_and_the_line_anew_in_every_step(engine):
+    class Turning(FirstComeFirstServed):
+        keys_are_fixed = False
+        sign = 1.0
+
+        def keys(self, requests):
+            return requests.arrival * self.sign
+
+    policy = Turning()
+    one = engine(policy=policy, max_num_seqs=2)
+    for name in "abcd":
+        one.add(name, [1], max_tokens=3)
+    one.step()
+    policy.sign = -1.0
+    one.step()
+    first, second = one.runner.plans[:2]
+    assert second.slots.tolist() == first.slots.tolist()[::-1]
+    one.run()
+    admitted = [request.request_id for plan in one.runner.plans for request in plan.admitted]
+    assert admitted == ["a", "b", "d", "c"]
+
+
+def drafts_of(outputs):
+    """A runner that drafts exactly what it will say."""
+    return {
+        "script": from_outputs(outputs),
+        "drafter": lambda r, tokens, n: outputs[r.request_id][len(tokens) - r.num_prompt :][:n],
+    }
+
+
+def test_rows_that_stop_at_different_tokens_keep_their_own_stops_and_log_probabilities(engine):
+    outputs = {"a": [1, 8, 1, 1, 1, 1], "b": [2, 2, 2, 9, 2, 2], "c": [3] * 6}
+    one = engine(runner=drafts_of(outputs), max_drafts=5)
+    for name in outputs:
+        one.add(name, [5], max_tokens=6, stop_ids=(8, 9), logprobs=0)
+    answers = one.run()
+    assert len(one.runner.plans) == 2
+    assert [answer.tokens for answer in answers.values()] == [[1, 8], [2, 2, 2, 9], [3] * 6]
+    assert [answer.stop for answer in answers.values()] == [8, 9, None]
+    for answer in answers.values():
+        assert answer.logprobs == [-p for p in range(1, len(answer.tokens) + 1)]
+
+
+def test_pages_beyond_a_stop_inside_drafts_get_no_name(engine):
+    """They hold tokens that the request never had."""
+    one = engine(runner=drafts_of({"a": [1, 2, 9, 4, 5, 6, 7, 8, 1]}), max_drafts=8)
+    one.add("a", [5], max_tokens=9, stop_ids=(9,))
+    assert one.run()["a"].tokens == [1, 2, 9]
+    assert one.core._state.kv.pool.num_hashed == 1
+
+
+def test_a_slot_does_not_keep_the_stop_ids_of_the_request_before(engine):
+    outputs = {"a": [9], "b": [7, 8, 9]}
+    one = engine(runner={"script": from_outputs(outputs)}, max_num_seqs=1)
+    one.add("a", [5], max_tokens=3, stop_ids=(7, 8, 9))
+    one.add("b", [5], max_tokens=3)
+    answers = one.run()
+    assert (answers["a"].tokens, answers["b"].tokens) == ([9], [7, 8, 9])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_every_request_that_entered_a_slot_is_released_once(engine, depth):
+    one = engine(runner={"num_pages": 12}, loop_depth=depth)
+    for index in range(6):
+        one.add(str(index), [index] * 5, max_tokens=12)
+    one.run()
+    one.add("last", [1])
+    one.step()
+    entered = [(r.slot, r.generation) for plan in one.runner.plans for r in plan.admitted]
+    left = [pair for plan in one.runner.plans for pair in plan.released]
+    assert sorted(left) == sorted(entered[:-1])
