@@ -154,11 +154,12 @@ def test_keys_that_move_order_the_running_and_the_line_anew_in_every_step(engine
     policy = Turning()
     one = engine(policy=policy, max_num_seqs=2)
     for name in "abcd":
-        one.add(name, [1], max_tokens=3)
+        one.add(name, [1], max_tokens=4)
+    one.step()
     one.step()
     policy.sign = -1.0
     one.step()
-    first, second = one.runner.plans[:2]
+    first, second = one.runner.plans[1:]
     assert second.slots.tolist() == first.slots.tolist()[::-1]
     one.run()
     admitted = [request.request_id for plan in one.runner.plans for request in plan.admitted]
@@ -174,14 +175,14 @@ def drafts_of(outputs):
 
 
 def test_rows_that_stop_at_different_tokens_keep_their_own_stops_and_log_probabilities(engine):
-    outputs = {"a": [1, 8, 1, 1, 1, 1], "b": [2, 2, 2, 9, 2, 2], "c": [3] * 6}
+    outputs = {"c": [3] * 6, "a": [1, 8, 1, 1, 1, 1], "b": [2, 2, 2, 9, 2, 2]}
     one = engine(runner=drafts_of(outputs), max_drafts=5)
     for name in outputs:
         one.add(name, [5], max_tokens=6, stop_ids=(8, 9), logprobs=0)
     answers = one.run()
     assert len(one.runner.plans) == 2
-    assert [answer.tokens for answer in answers.values()] == [[1, 8], [2, 2, 2, 9], [3] * 6]
-    assert [answer.stop for answer in answers.values()] == [8, 9, None]
+    assert [answer.tokens for answer in answers.values()] == [[3] * 6, [1, 8], [2, 2, 2, 9]]
+    assert [answer.stop for answer in answers.values()] == [None, 8, 9]
     for answer in answers.values():
         assert answer.logprobs == [-p for p in range(1, len(answer.tokens) + 1)]
 
@@ -214,3 +215,9 @@ def test_every_request_that_entered_a_slot_is_released_once(engine, depth):
     entered = [(r.slot, r.generation) for plan in one.runner.plans for r in plan.admitted]
     left = [pair for plan in one.runner.plans for pair in plan.released]
     assert sorted(left) == sorted(entered[:-1])
+
+
+def test_a_prompt_that_needs_every_page_starts_at_once(engine):
+    one = engine(runner={"num_pages": 14})
+    one.add("all", [1] * 51, max_tokens=1)
+    assert one.run(2)["all"].reason == "length"
