@@ -79,6 +79,9 @@ class Harness:
         self.core.check_integrity()
         assert not self.core.has_work()
         assert self.core.stats.running == self.core.stats.waiting == 0
+        processor = self.client._processor
+        assert processor.settled
+        assert processor.num_requests == self.client.num_requests == 0
 
 
 @pytest.fixture(scope="session")
