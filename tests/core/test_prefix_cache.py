@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -87,3 +89,29 @@ def test_a_nameless_copy_of_a_page_does_not_take_the_name(engine):
 def test_no_more_pages_are_planned_than_all_slots_can_fill(engine):
     one = engine(runner={"num_pages": 1000}, max_model_len=10, max_num_seqs=3)
     assert one.core.cache_plan.num_pages == 1 + 3 * 3
+
+
+@pytest.mark.parametrize("page_tokens", [1, 2, 4])
+def test_a_hit_skips_no_prompt_position_whose_log_probability_is_missing(engine, page_tokens):
+    one = engine(runner={"page_tokens": page_tokens})
+    for name in ("cold", "warm"):
+        one.add(name, [1] * 9, max_tokens=2, prompt_logprobs=0)
+        one.run()
+    assert one.answers["warm"].prompt_logprobs == {p: -p for p in range(1, 9)}
+
+
+def test_what_a_runner_scores_again_after_a_preemption_is_told_once(engine):
+    """`prompt_logprobs_from` saves the runner work; the core does not rely on it."""
+    one = engine(runner={"num_pages": 12}, enable_prefix_caching=False)
+    score = one.runner._score
+
+    def careless(row, occupant, computed, new):
+        occupant.request = replace(occupant.request, prompt_logprobs_from=1)
+        return score(row, occupant, computed, new)
+
+    one.runner._score = careless
+    for index in range(4):
+        one.add(str(index), [index] * 9, max_tokens=16, prompt_logprobs=0)
+    answers = one.run()
+    assert one.core.stats.preemptions > 0
+    assert [a.prompt_logprobs for a in answers.values()] == [{p: -p for p in range(1, 9)}] * 4
