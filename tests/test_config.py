@@ -56,7 +56,9 @@ def test_a_bad_value_names_field_and_source(keywords, env, words):
         resolve(keywords, env=env)
 
 
-@pytest.mark.parametrize("text", ["[1]", "model: 5", "nope: {a: 1}", "{", "\xff"])
+@pytest.mark.parametrize(
+    "text", ["[1]", "model: 5", "nope: {a: 1}", "{", "\xff", "2001-99-99", "[" * 9999, "!!int ''"]
+)
 def test_a_bad_file_names_itself(tmp_path, text):
     file = tmp_path / "engine.yaml"
     file.write_bytes(text.encode("latin-1"))
@@ -82,3 +84,14 @@ def test_the_options_of_llm_are_the_fields_of_all_sections():
     fields = [name for section in sections for name in section.model_fields]
     assert len(fields) == len(set(fields))
     assert {"model", *LLMOptions.__annotations__} == set(fields)
+
+
+def test_a_nested_value_that_unfolds_to_any_length_is_told_shortly(tmp_path):
+    folded = "&a0 [x]"
+    for i in range(12):
+        folded = f"&a{i + 1} [{folded}{f', *a{i}' * 9}]"
+    file = tmp_path / "engine.yaml"
+    file.write_text(f"model: {folded}")
+    with pytest.raises(ConfigError, match="section 'model'") as caught:
+        resolve({}, file=file)
+    assert len(str(caught.value)) < 500

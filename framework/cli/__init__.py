@@ -8,6 +8,29 @@ def main() -> None:
     import os
     import sys
 
+    try:
+        from framework.cli.streams import give_up, open_streams
+
+        open_streams()
+        try:
+            status = _run()
+            sys.stdout.flush()
+        except OSError as error:
+            give_up(error)
+    except KeyboardInterrupt:
+        os._exit(130)  # outside of all commands: there is nothing to tell and nothing to undo
+    if status == 130:
+        import signal
+
+        # Whoever presses Ctrl-C again while the interpreter ends wants no trace of that.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.exit(status)
+
+
+def _run() -> str | int | None:
+    """The exit status of the command."""
+    import sys
+
     from framework.cli.app import build_app
     from framework.errors import FrameworkError
 
@@ -15,8 +38,7 @@ def main() -> None:
         build_app()()
     except FrameworkError as error:
         print(f"error: {error}", file=sys.stderr)
-        sys.exit(1)
-    except BrokenPipeError:
-        # The reader of a pipe left; nothing more can be told, not even at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+        return 1
+    except SystemExit as end:
+        return end.code
+    return 0

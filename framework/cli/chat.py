@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
@@ -10,12 +11,15 @@ import typer
 
 from framework.cli import options
 from framework.cli.conversation import Conversation
+from framework.cli.rate import Rate
 from framework.errors import EngineDeadError, FrameworkError
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
     from framework.engine.llm import LLM
     from framework.engine.outputs import CompletionOutput
+
+log = logging.getLogger("framework")
 
 HELP = "/reset starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
 
@@ -50,7 +54,10 @@ def chat(
             "stop": stop or None,
         }
         params = options.make_params(llm, sampling).replace(max_tokens=max_tokens)
-        Chat(llm, params, Conversation(system)).run()
+        chat = Chat(llm, params, Conversation(system))
+        chat.run()
+    if chat.failed and not sys.stdin.isatty():
+        raise typer.Exit(1)
 
 
 class Chat:
@@ -61,10 +68,11 @@ class Chat:
         self._params = params
         self._conversation = conversation
         self._terminal = sys.stdin.isatty()
+        self.failed = 0
 
     def run(self) -> None:
-        """Until /exit or the end of the input.  A question that fails is told, and the
-        conversation goes on."""
+        """Until /exit or the end of the input.  A question that fails is told and counted
+        in `failed`, and the conversation goes on."""
         if self._terminal:
             with suppress(ImportError):
                 import readline  # noqa: F401  (input() then edits lines and has a history)
@@ -84,12 +92,15 @@ class Chat:
     def _read(self) -> str | None:
         while True:
             try:
-                return input("> " if self._terminal else "")
+                line = input("> " if self._terminal else "")
+                line.encode()  # a terminal hands on what is not UTF-8 as lone surrogates
+                return line
             except EOFError:
                 if self._terminal:
                     _notice("")
                 return None
-            except UnicodeDecodeError:
+            except UnicodeError:
+                self.failed += 1
                 _notice("that line is not valid text; it is left out")
             except KeyboardInterrupt:
                 if not self._terminal:
@@ -104,6 +115,7 @@ class Chat:
             raise
         except FrameworkError as error:
             self._conversation.take_back()
+            self.failed += 1
             _notice(f"error: {error}")
             return
         self._conversation.answer(answer)
@@ -115,17 +127,20 @@ class Chat:
         if dropped:
             _notice(f"the context is full: {dropped} oldest exchange(s) were forgotten")
         pieces: list[str] = []
+        rate = Rate()
         stream = self._llm.stream(prompt, self._params)
         try:
             for output in stream:
                 [completion] = output.outputs
                 pieces.append(completion.text)
+                rate.add(len(completion.token_ids))
                 print(completion.text, end="", flush=True)
                 self._tell_end(completion)
         except KeyboardInterrupt:
             _notice("\nstopped")
         finally:
             stream.close()
+        log.info("[%s]", rate)
         return "".join(pieces)
 
     def _reserve(self) -> int:

@@ -10,6 +10,7 @@ import typer
 
 from framework.cli.context import registry_of
 from framework.cli.plugins import Json, show_problems, show_table
+from framework.cli.usual import configured, detections, ready_platform, usual_query
 
 if TYPE_CHECKING:
     from framework.contracts.base import Query
@@ -28,7 +29,8 @@ def explain(
     """Print all candidates of a kind with their answers to its usual query."""
     registry = registry_of(context)
     row = registry.kind(kind)
-    query = default_query(row)
+    query = default_query(row) or usual_query(registry, row)
+    choice = choice or configured(row)
     failure: str | None = None
     if query is None:
         rows = _candidates(registry, row, choice)
@@ -39,6 +41,8 @@ def explain(
         print(json.dumps({**facts, "candidates": rows}, indent=2, default=str))
     else:
         _print(rows, query)
+        if not rows:
+            typer.echo(_nothing(row), err=True)
         if failure:
             typer.echo(failure, err=True)
     show_problems(registry)
@@ -56,6 +60,13 @@ def default_query(kind: Kind) -> Query | None:
     return query
 
 
+def _nothing(kind: Kind) -> str:
+    """Why a table is empty."""
+    if kind.contract is None:
+        return f"no contract yet: this release only reserves the name {kind.name}"
+    return f"no {kind.name} is installed (entry-point group {kind.group})"
+
+
 def _answers(
     registry: PluginRegistry, kind: Kind, query: Query, choice: str | None
 ) -> tuple[list[dict[str, Any]], str | None]:
@@ -65,8 +76,10 @@ def _answers(
 
     table = ask_all(registry, kind.name, query)
     rows = [row.as_dict() for row in table]
+    platform = ready_platform(registry) if kind.name == "attention_backend" else None
+    ranking = platform.ranking(kind.name) if platform else ()
     try:
-        chosen = select(registry, kind.name, query, operator=choice).record
+        chosen = select(registry, kind.name, query, operator=choice, ranking=ranking).record
     except PluginError as error:
         return rows, str(error)
     for row, shown in zip(table, rows, strict=True):
@@ -81,6 +94,7 @@ def _candidates(registry: PluginRegistry, kind: Kind, choice: str | None) -> lis
 
     chosen = registry.find(kind.name, choice, named=True) if choice else None
     registry.check()
+    detected = detections(registry) if kind.name == "platform" else {}
     return [
         {
             "name": record.name,
@@ -88,7 +102,7 @@ def _candidates(registry: PluginRegistry, kind: Kind, choice: str | None) -> lis
             "rank": record.rank,
             "state": record.state.value,
             "verdict": "chosen" if record is chosen else "",
-            "reasons": [record.reason] if record.reason else [],
+            "reasons": [r for r in (record.reason, detected.get(record.name)) if r],
             "facts": record.facts.facts if record.facts else "unknown",
         }
         for record in sorted(registry.records(kind.name), key=by_rank)

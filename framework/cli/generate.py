@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framework.cli import options
+from framework.cli.rate import Rate
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -77,10 +78,14 @@ def _question(llm: LLM, text: str) -> Prompt:
 
 def _stream(llm: LLM, prompt: Prompt, params: SamplingParams) -> list[RequestOutput]:
     last = []
+    rate = Rate()
     for output in llm.stream(prompt, params):
         print(output.outputs[0].text, end="", flush=True)
+        rate.add(len(output.outputs[0].token_ids))
         last = [output]
-    print()
+    print(flush=True)
+    if sys.stderr.isatty():
+        print(f"[{rate}]", file=sys.stderr)
     return last
 
 

@@ -80,7 +80,7 @@ def make_params(llm: LLM, flags: Mapping[str, object]) -> SamplingParams:
 
 
 def _settings(texts: list[str]) -> dict[str, object]:
-    import yaml
+    from framework.config.resolve import read_yaml
 
     settings: dict[str, object] = {}
     for text in texts:
@@ -89,8 +89,6 @@ def _settings(texts: list[str]) -> dict[str, object]:
             raise ConfigError(
                 f"--set {text!r} is not understood", expected="FIELD=VALUE", found=text
             )
-        try:
-            settings[name.strip()] = yaml.safe_load(value) if value[:1] in ("[", "{") else value
-        except yaml.YAMLError as error:
-            raise ConfigError(f"--set {name} is not JSON or YAML: {error}") from error
+        structured = value[:1] in ("[", "{")
+        settings[name.strip()] = read_yaml(value, f"--set {name}") if structured else value
     return settings

@@ -6,6 +6,7 @@ flags.
 
 from __future__ import annotations
 
+import reprlib
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,6 +21,14 @@ from framework.errors import ConfigError
 from framework.plugins.near import did_you_mean
 
 _PREFIX = "FRAMEWORK_"
+# Beside its own errors yaml lets through those of the constructors of dates and numbers, and
+# of nesting that is too deep.
+_YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError)
+_EXPECTED = {
+    "tuple_type": "a list, such as [NAME, NAME]",
+    "dict_type": "a mapping, such as {KEY: VALUE}",
+    "string_too_short": "a text that is not empty",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +96,21 @@ def resolve(
     return Resolved(config=config, provenance=layers.sources)
 
 
+def read_yaml(text: str, source: str) -> Any:
+    """The value that a text from `source` holds.  Raises ConfigError."""
+    try:
+        return yaml.safe_load(text)
+    except _YAML_ERRORS as error:
+        raise ConfigError(f"{source} is not JSON or YAML: {error or type(error)}") from error
+
+
 def _read_file(layers: _Layers, file: Path) -> None:
     source = f"file {file}"
     try:
-        content = yaml.safe_load(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{source} cannot be read: {error}") from error
+    content = read_yaml(text, source)
     if content is None:
         return
     if not isinstance(content, dict):
@@ -106,7 +124,7 @@ def _read_file(layers: _Layers, file: Path) -> None:
             raise ConfigError(
                 f"{source}: section {section!r} is not a mapping",
                 expected="field: value",
-                found=repr(fields),
+                found=_shown(fields),
             )
         for field, value in fields.items():
             layers.set(str(section), str(field), value, source)
@@ -120,10 +138,7 @@ def _read_env(layers: _Layers, env: Mapping[str, str]) -> None:
         source = f"environment {name}"
         layers.set(section, field, text, source)
         if not layers.takes_text(section, field):
-            try:
-                layers.set(section, field, yaml.safe_load(text), source)
-            except yaml.YAMLError as error:
-                raise ConfigError(f"{source} is not JSON or YAML: {error}") from error
+            layers.set(section, field, read_yaml(text, source), source)
 
 
 def _unknown(what: str, name: str, known: list[str], source: str) -> ConfigError:
@@ -141,9 +156,18 @@ def _invalid(error: ValidationError, layers: _Layers) -> ConfigError:
     field = path.partition(".")[2] or path
     if fault["type"] == "missing":
         return ConfigError(f"{field} is missing", expected=f"a value for {path}", found="none")
-    found = "a value that is not shown" if field == "token" else f"{fault['input']!r:.200}"
+    found = "a value that is not shown" if field == "token" else _shown(fault["input"])
     return ConfigError(
         f"{field} is invalid",
-        expected=fault["msg"].removeprefix("Input should be "),
+        expected=_EXPECTED.get(fault["type"]) or fault["msg"].removeprefix("Input should be "),
         found=f"{found} ({layers.sources.get(path, 'unknown')})",
     )
+
+
+def _shown(value: object) -> str:
+    """Short; the text of a nested value is never made whole, it may be of any length."""
+    if not isinstance(value, list | dict | tuple):
+        return f"{value!r:.200}"
+    short = reprlib.Repr()
+    short.maxlevel = 2
+    return short.repr(value)[:200]

@@ -1,7 +1,13 @@
 """Kind `attention_backend`: attention over a paged cache; chosen once per KV group.
 
-Order of calls: `answer` without page size, `answer` with the one that all agreed on,
-`layout`, `builder`, then per step `builder.plan` once and `run` once per layer.
+Order of calls: `answer` (with the operator's page size or, unless one was set, without),
+`answer` with the page size that all agreed on, `builder`, `layout`, then per step
+`builder.plan` once and `run` once per layer.  `answer` may come from `framework explain` too:
+it must not import torch.  One instance may serve several groups, so that what belongs to a group
+belongs into its builder or its metadata.
+
+An error in `plan` or `run` fails the step and stops the engine; NaN in a row of `out` ends that
+request only.
 """
 
 from __future__ import annotations
@@ -21,7 +27,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionQuery(Query):
-    """What a KV group needs of attention.  page_tokens None: not agreed on yet."""
+    """What a KV group needs of attention.  page_tokens None: not agreed on yet.
+
+    platform: name of the chosen platform plugin.  dtype, cache_dtype: as torch writes them
+    ("float32").  window: the narrowest of the group's layers; a token sees itself and the
+    window - 1 before it.  What a layer needs in detail is in its `AttentionParams`.
+    """
 
     platform: str = versioned(since="1.0")
     capability: tuple[int, int] | None = versioned(since="1.0", neutral=None)
@@ -60,7 +71,8 @@ class AttentionSupported(Supported):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLayout:
-    """Shape of one layer's cache with `num_pages` as dimension 0, and its element type."""
+    """Shape of one layer's cache with `num_pages` as dimension 0, and its element type as torch
+    writes it.  A page of it must have `spec.page_bytes(page_tokens)` bytes."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -134,8 +146,11 @@ class AttentionBackend(Contract):
         params: AttentionParams,
         out: torch.Tensor,
     ) -> None:
-        """Write k, v into the cache, then attend.
+        """Write k, v into the cache, then attend, into `out`.
 
+        cache: in the shape of `layout`; contiguous within a page, but not over pages (so index
+        it, and do not `view` or `reshape` it as a whole).  Page 0 is the null page.
+        metadata: what `builder.plan` gave for the group.
         q [T, heads, head_size], k [T, kv_heads, head_size], v [T, kv_heads, head_size_v],
         out [T, heads, head_size_v].  Rows are causal by position when the metadata is.
         """

@@ -1,7 +1,13 @@
 """Kind `logits_processor`: changes logits before sampling.
 
-The worker half lives in the runner.  Active are those that the operator named.  A request
-passes arguments through `SamplingParams.extra_args[NAME]`.
+Active are those that the operator named.  A request passes arguments through
+`SamplingParams.extra_args[NAME]`.  Two instances are made, with equal options: the front end's
+is asked to `validate`, the runner's gets all other calls; they share nothing.  A slot's calls
+are `admit`, then `apply` in each step that samples it, then `drop`; after a preemption `admit`
+comes again, possibly with another slot.
+
+A processor that raises in `admit` or `apply` ends the requests it raised for, with an error that
+names it; one that raises in `drop` is logged.
 """
 
 from __future__ import annotations
@@ -40,5 +46,8 @@ class LogitsProcessor(Contract):
     def apply(self, logits: torch.Tensor, slots: I32, outputs: tuple[I32, ...]) -> None:
         """Change `logits` float32 [rows, vocab] in place, before penalties and temperature.
 
-        slots: int32 [rows].  outputs: per row the token ids generated so far, int32 [n].
+        slots: int32 [rows]; a slot may occur more than once (drafts).  outputs: per row the
+        token ids generated so far, int32 [n], to be read only.  Rows that this processor was
+        given no arguments for are among them and must be left alone.  When a call raises, its
+        rows are tried again one by one on the logits from before: keep no count of calls.
         """

@@ -81,7 +81,9 @@ class ForwardContext(Protocol):
 
 
 class Model(Protocol):
-    """A built model.  T tokens of a step, flattened; H hidden size.
+    """A built model, a `torch.nn.Module`.  T tokens of a step, flattened; H hidden size.
+    Called in inference mode; rows of different requests lie one after another and must not be
+    mixed but by `context.attend`.
 
     vocab_size: width of the logits.  max_model_len: longest sequence, or None.
     """
@@ -90,7 +92,8 @@ class Model(Protocol):
     max_model_len: int | None
 
     def attention_layers(self, cache_dtype: str) -> Mapping[str, AttentionLayer]:
-        """By layer name, in order."""
+        """By layer name, in order.  The names are those that `forward` gives to
+        `context.attend`; layers with equal specs share pages and a backend."""
         ...
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:

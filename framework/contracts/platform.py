@@ -39,7 +39,8 @@ class CacheBudget:
 
 
 class Platform(Contract):
-    """One kind of hardware."""
+    """One kind of hardware.  The first that is ready is used, by rank and then by name, unless
+    the operator named one; one that is broken stops the start unless another was named."""
 
     kind: ClassVar[str] = "platform"
 

@@ -67,7 +67,7 @@ class TokenizerLoader(Contract):
 
     @abstractmethod
     def answer(self, query: Any) -> Answer:
-        """`query`: WeightQuery on the tokenizer's folder and files."""
+        """`query`: WeightQuery on the tokenizer's folder and files; load_format is "auto"."""
 
     @abstractmethod
     def load(self, model: ModelFiles) -> Tokenizer:

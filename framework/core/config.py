@@ -80,6 +80,12 @@ class CoreConfig:
             )
 
     @property
+    def tokens_in_flight(self) -> int:
+        """Most tokens of one request that are planned and not yet confirmed: pages before
+        them cannot be given back."""
+        return self.max_num_batched_tokens * self.loop_depth
+
+    @property
     def active_limit(self) -> int:
         """Most requests of one step."""
         return min(self.max_num_active or self.max_num_seqs, self.max_num_seqs)

@@ -104,7 +104,8 @@ class EngineCore:
         queue is full."""
         self._check_alive()
         state = self._state
-        if entry.request_id in state.requests:
+        ending = (end.request.id for end in state.ended)
+        if entry.request_id in state.requests or entry.request_id in ending:
             raise InputError(f"request id {entry.request_id!r} is in use", parameter="request_id")
         check_servable(entry, self.max_model_len, self.vocab_size, self._features)
         limit = state.config.max_queued_requests
@@ -189,8 +190,8 @@ class EngineCore:
         state = self._state
         ended, state.ended = state.ended, []
         if not ended and state.requests:
-            waits_for_others = state.paused or state.loading or state.fence.num_held
-            if state.queue.num_in_line and not waits_for_others:
+            others = state.paused or state.running or state.loading or state.fence.num_held
+            if state.queue.num_in_line and not others:
                 raise IntegrityError(
                     "requests wait and nothing runs, although pages are free",
                     found=f"{state.queue.num_in_line} in line, {state.stats()}",

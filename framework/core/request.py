@@ -35,6 +35,7 @@ class Request:
     __slots__ = (
         "arrival",
         "arrived_at",
+        "asked",
         "attendants",
         "cached",
         "hashes",
@@ -61,6 +62,7 @@ class Request:
         self.key = 0.0
         self.hashes: list[bytes] = []
         self.attendants: tuple[int, ...] = ()
+        self.asked = False  # participants were asked to admit it, and must hear of its end
         self.cached: int | None = None
         self.preempted = 0
         self.prompt_logprobs_done = 1  # position 0 has no log-probability

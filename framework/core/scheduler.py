@@ -48,8 +48,8 @@ class Scheduler:
         state.queue.refresh(now)
         self._admitter.take_arrivals()
         draft = StepDraft(state.config.max_num_batched_tokens, state.config.active_limit)
-        preempted = self._plan_running(draft, now)
-        if not preempted:
+        short = self._plan_running(draft, now)
+        if not short:
             self._admitter.plan_waiting(draft, self._share())
         if draft.empty:
             return None
@@ -58,7 +58,7 @@ class Scheduler:
         return plan
 
     def _plan_running(self, draft: StepDraft, now: float) -> bool:
-        """Rows of running requests; True if one was preempted."""
+        """Rows of running requests; True if pages were lacking, so that nobody may start."""
         state = self._state
         if state.order_changed or not state.policy.keys_are_fixed:
             self._order = state.running_order(now)
@@ -66,17 +66,19 @@ class Scheduler:
         order = self._order
         if not len(order):
             return False
-        take = self._within_budget(self._wanted(order), draft)
-        for index in np.flatnonzero(state.slots.attended[order] & (take > 0)).tolist():
+        want = np.minimum(self._wanted(order), draft.budget)
+        for index in np.flatnonzero(state.slots.attended[order] & (want > 0)).tolist():
             request = state.slots.requests[order[index]]
             assert request is not None
             start = int(state.slots.planned[order[index]])
-            take[index] = state.hub.limit(request, start, int(take[index]))
+            want[index] = state.hub.limit(request, start, int(want[index]))
+        # After the limits, so that what one may not use others get.
+        take = self._within_budget(want, draft)
         before = state.counters.preemptions
-        allocations = self._reserve(order, take, now)
+        allocations, short = self._reserve(order, take, now)
         rows = take > 0
         draft.add(order[rows], take[rows], allocations)
-        return state.counters.preemptions != before
+        return short or state.counters.preemptions != before
 
     def _wanted(self, slots: Counts) -> Counts:
         """Tokens that each request could compute now."""
@@ -115,8 +117,9 @@ class Scheduler:
             granted[np.flatnonzero(granted)[draft.rows :]] = 0
         return granted
 
-    def _reserve(self, order: Counts, take: Counts, now: float) -> list[Allocation]:
-        """Pages for `take`, which is reduced in place where they cannot be had."""
+    def _reserve(self, order: Counts, take: Counts, now: float) -> tuple[list[Allocation], bool]:
+        """Pages for `take`, which is reduced in place where they cannot be had; True if one
+        waits for pages behind the fence."""
         state = self._state
         lacking = (take > 0) & (state.slots.planned[order] + take > state.kv.room[order])
         allocations: list[Allocation] = []
@@ -128,8 +131,9 @@ class Scheduler:
             tokens = int(state.slots.planned[slot] + take[index])
             while (allocation := state.kv.reserve(slot, tokens)) is None:
                 if self._pages_will_come(slot, tokens):
-                    take[index] = 0
-                    break
+                    # What comes is for this one: nobody behind it may take pages meanwhile.
+                    take[np.flatnonzero(lacking[index:]) + index] = 0
+                    return allocations, True
                 take[last] = 0
                 state.preempt(int(order[last]), now)
                 last -= 1
@@ -137,7 +141,7 @@ class Scheduler:
                     break
             if allocation is not None:
                 allocations.append(allocation)
-        return allocations
+        return allocations, False
 
     def _pages_will_come(self, slot: int, tokens: int) -> bool:
         """Whether the pages are only behind the fence: then no one need be preempted."""

@@ -128,6 +128,7 @@ class CoreState:
         assert request is not None
         pages = self.kv.leave(slot)
         holds = [hold.done for hold in self.hub.release(request)]
+        request.asked = False
         self.released.append(self.slots.leave(slot))
         if self.loading.pop(slot, None) is None:
             self.running.remove(slot)
@@ -164,6 +165,8 @@ class CoreState:
             self.vacate(request.slot)
         else:
             self.queue.remove(request)
+            if request.asked:
+                self.hub.release(request)  # it has no pages that could be held
         request.status = Status.FINISHED
         del self.requests[request.id]
         self.ended.append(Ended(request, reason, error))

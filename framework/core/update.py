@@ -96,6 +96,7 @@ class Updater:
         counts = np.diff(result.token_offsets)
         starts = result.token_offsets[:-1]
         open_rows = progress.live & (counts > 0)
+        open_rows[list(result.errors)] = False  # what came with an error means nothing
         for number in range(int(counts.max(initial=0))):
             rows = np.flatnonzero(open_rows & (counts > number))
             if not len(rows):

@@ -15,6 +15,7 @@ from framework.config.plugin_options import nested_options
 from framework.contracts.model_runner import RunnerContext
 from framework.engine.client import InProcessClient
 from framework.engine.inputs import InputProcessor, end_of_sequence_ids
+from framework.engine.interrupt import kept_interrupt
 from framework.engine.model_files import find_model, guarded, load_tokenizer
 from framework.errors import PluginError, UnsupportedError
 from framework.plugins.hooks import build_hooks
@@ -222,7 +223,8 @@ def _core(
 
 @contextmanager
 def _phase(name: str) -> Iterator[None]:
-    """Log how long a phase of the start took."""
+    """Log how long a phase of the start took.  Ctrl-C ends the phase, at the latest."""
     start = time.perf_counter()
-    yield
+    with kept_interrupt():
+        yield
     log.info("%s ready in %.2f s", name, time.perf_counter() - start)

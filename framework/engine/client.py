@@ -70,7 +70,7 @@ class InProcessClient:
 
     def add(self, requests: Sequence[PreparedRequest]) -> None:
         """All of them or, if one can never fit (InputError), none."""
-        self._check()
+        self.check()
         with deferred_interrupt():
             added: list[EngineInput] = []
             try:
@@ -95,7 +95,7 @@ class InProcessClient:
 
     def step(self) -> None:
         """One step of the core.  Raises EngineDeadError if it fails; nothing runs after that."""
-        self._check()
+        self.check()
         with deferred_interrupt():
             with self._fatal():
                 processed = self._processor.process(self.core.step())
@@ -131,7 +131,7 @@ class InProcessClient:
 
     def advance(self) -> None:
         """A step, when somebody waits for an output; one that can never come is a fault."""
-        self._check()
+        self.check()
         if not self.core.has_work():
             self._die("requests wait and the core has nothing to do")
         self.step()
@@ -154,7 +154,7 @@ class InProcessClient:
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes; False while requests use them."""
-        self._check()
+        self.check()
         return self.core.reset_prefix_cache()
 
     def close(self) -> None:
@@ -168,7 +168,8 @@ class InProcessClient:
         finally:
             self._call("engine_closed")
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises EngineDeadError when nothing can run any more."""
         if self._closed:
             raise EngineDeadError("the engine is closed", mend="make a new LLM")
         if self._dead is not None:

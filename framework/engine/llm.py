@@ -127,6 +127,7 @@ class LLM:
         iterator ends the request.  Raises EngineDeadError if the engine stops.
         """
         with self._lock:
+            self._engine.client.check()
             params = sampling_params or self.get_default_sampling_params()
             request = self._prepare_one(prompt, params, priority, OutputKind.DELTA)
         return self._stream(request)

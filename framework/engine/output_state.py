@@ -177,7 +177,10 @@ class RequestState:
     def _prompt_logprobs(self) -> list[LogprobsAt | None] | None:
         if self.prompt_logprobs is None:
             return None
-        if self.kind is OutputKind.DELTA and self._prompt_logprobs_sent:
-            return None
+        if self.kind is OutputKind.DELTA:
+            # Another output may speak before the prompt is computed again after a preemption.
+            lacking = not self.finished and None in self.prompt_logprobs[1:]
+            if self._prompt_logprobs_sent or lacking:
+                return None
         self._prompt_logprobs_sent = True
         return [None if at is None else dict(at) for at in self.prompt_logprobs]

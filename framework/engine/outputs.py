@@ -64,7 +64,8 @@ class RequestOutput:
     """The answer to one prompt, whole or in part.
 
     prompt: as text, None when ids were given.  prompt_logprobs: per prompt token, None for
-    the first; with OutputKind.DELTA only in the first output.  finished: all outputs are.
+    the first; with OutputKind.DELTA only in one output, the first after all are known.
+    finished: all outputs are.
     num_cached_tokens: prompt tokens that came from the prefix cache.  lora_request: None,
     adapters are not served yet.
     """

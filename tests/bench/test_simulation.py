@@ -114,8 +114,10 @@ def test_the_policy_sees_the_virtual_clock_and_true_arrivals():
             return super().keys(requests)
 
     play(trace((0.25, 4, 3, "a"), (0.5, 4, 1, "b")), Watch())
-    assert (0.25, [0.25]) in seen
-    assert (0.5, [0.5]) in seen
+    first, last = seen[0], seen[-1]
+    assert first == (0.25, [0.25])
+    assert last[1] == [0.5]
+    assert last[0] in (0.5, 1.25)  # asked when it comes, or with the step that follows
 
 
 def test_a_request_beyond_the_cache_is_an_error():

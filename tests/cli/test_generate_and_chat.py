@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 
 import pytest
@@ -61,12 +62,16 @@ def test_generate_prints_json(run):
     assert completion["logprobs"][0]["97"]["bytes"] == [97]
 
 
-def test_generate_streams_to_a_terminal(run, monkeypatch):
+def test_generate_streams_to_a_terminal_and_tells_how_fast(run, monkeypatch):
     from framework import LLM
+
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
 
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.delattr(LLM, "generate")
-    assert run("generate", "hello") == (0, "hello\n", "")
+    code, out, err = run("generate", "hello")
+    assert (code, out) == (0, "hello\n")
+    assert re.fullmatch(r"\[6 tokens in [0-9.]+ s, [0-9.]+ tokens/s\]", err)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +85,8 @@ def test_generate_streams_to_a_terminal(run, monkeypatch):
         (("a", "--set", "max_num_seqs"), "FIELD=VALUE"),
         (("a", "--set", "plugins={"), "JSON or YAML"),
         (("a", "--config", "missing.yaml"), "missing.yaml"),
+        (("a", "--set", "logits_processors=x"), "a list, such as [NAME, NAME]"),
+        (("a", "--set", "plugins=[2001-99-99]"), "--set plugins is not JSON or YAML"),
         (("a", "--model", "://unknown"), "no model source knows"),
         (("a" * 300,), "too long"),
     ],
@@ -182,7 +189,7 @@ def test_chat_tells_when_it_forgets_and_when_it_cuts(run):
 
 def test_a_question_that_is_too_long_is_told_and_the_next_one_answered(run):
     code, out, err = run("chat", "--max-model-len", "64", stdin="a" * 80 + "\nhi\n")
-    assert code == 0
+    assert code == 1
     assert "error: the prompt is too long" in err
     assert out == "user: hiassistant: \n"
 

@@ -322,7 +322,7 @@ def test_equal_priorities_are_served_in_order_of_arrival(engine):
 
 
 def test_scoring_a_prompt_gives_its_log_probabilities_and_no_token(engine):
-    for length in (1, 2, 9):
+    for length in (1, 2, 5, 9):
         one = engine(max_num_batched_tokens=3)
         one.add("a", list(range(length)), max_tokens=0, prompt_logprobs=0)
         answer = one.run()["a"]

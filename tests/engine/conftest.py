@@ -36,7 +36,7 @@ class Harness:
         self.tokenizer = tokenizer
         runner_options = {
             name: options.pop(name)
-            for name in ("drafter", "fail_rows", "delay", "depth")
+            for name in ("drafter", "fail_rows", "lose_pages", "delay", "depth")
             if name in options
         }
         known = {"loop_depth", "max_drafts", "max_num_seqs", "max_num_batched_tokens"}
@@ -79,6 +79,9 @@ class Harness:
         self.core.check_integrity()
         assert not self.core.has_work()
         assert self.core.stats.running == self.core.stats.waiting == 0
+        processor = self.client._processor
+        assert processor.settled
+        assert processor.num_requests == self.client.num_requests == 0
 
 
 @pytest.fixture(scope="session")

@@ -238,6 +238,8 @@ def test_a_closed_engine_says_so():
     assert llm._engine.client.core._runner.closed
     with pytest.raises(EngineDeadError, match="closed"):
         llm.generate("a", LONG)
+    with pytest.raises(EngineDeadError, match="closed"):
+        llm.stream("a")
 
 
 def test_the_prefix_cache_can_be_reset(llm):

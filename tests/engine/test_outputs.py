@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 
 from framework.contracts.sampling import OutputKind, SamplingParams
+from framework.contracts.step import Logprobs
+from framework.engine.output_processor import logprob_entries
 from framework.engine.outputs import CompletionOutput
 from framework.testing.byte_tokenizer import EOS, PAD, STOP_WORD, ByteTokenizer
 
@@ -198,6 +201,21 @@ def test_prompt_logprobs_are_kept_by_position_over_chunks(harness):
     assert [output.prompt_logprobs for output in outputs[1:]] == [None] * (len(outputs) - 1)
 
 
+def test_a_delta_tells_the_prompt_s_log_probabilities_when_all_are_known(harness):
+    """The first output loses a page in the step in which the second one speaks."""
+    script = {"0.0": list(b"ab"), "0.1": list(b"cd")}
+    engine = harness(script, max_num_batched_tokens=6, lose_pages={2: [2]})
+    asked = params(n=2, prompt_logprobs=0, output_kind=OutputKind.DELTA)
+    outputs = engine.stream("12345678", asked)
+    assert [c.index for c in outputs[0].outputs] == [1]
+    # The second output hits what the first one computed; that is not told as cached.
+    assert {output.num_cached_tokens for output in outputs} == {0}
+    told = [output.prompt_logprobs for output in outputs if output.prompt_logprobs is not None]
+    assert len(told) == 1
+    found = [entry[token].logprob for entry, token in zip(told[0][1:], b"2345678", strict=True)]
+    assert found == pytest.approx([-p / 100 for p in range(1, 8)])
+
+
 def test_a_prompt_can_be_scored_without_an_output(harness):
     engine = harness(max_model_len=8)
     output = engine.run("12345678", params(max_tokens=0, prompt_logprobs=0))
@@ -212,8 +230,45 @@ def test_cached_tokens_are_told(harness):
 
 
 def test_metrics_are_in_order(harness):
-    metrics = harness({"0": list(b"ab")}).run("x", params()).metrics
-    assert metrics.arrival_time <= metrics.first_token_time <= metrics.finished_time
+    outputs = harness({"0": list(b"abc")}, delay=0.001).stream("x", params())
+    metrics = outputs[-1].metrics
+    assert metrics.arrival_time < metrics.first_token_time < metrics.finished_time
+    assert {output.metrics.first_token_time for output in outputs} == {metrics.first_token_time}
+
+
+def test_log_probabilities_go_to_the_requests_that_asked(harness):
+    """In one step some rows have log-probabilities and others have none."""
+    engine = harness({"0": list(b"ab"), "1": list(b"cd"), "2": list(b"ef")})
+    asked = [params(logprobs=wanted) for wanted in (None, 0, 0)]
+    engine.client.add([engine.inputs.process("xy", one) for one in asked])
+    while engine.core.has_work():
+        engine.client.step()
+    for number, text in ((1, b"cd"), (2, b"ef")):
+        outputs = []
+        while not outputs or not outputs[-1].finished:
+            outputs.append(engine.client.take(str(number)))
+        output = outputs[-1].outputs[0]
+        assert [list(at) for at in output.logprobs] == [[token] for token in [*text, EOS]]
+        found = [at[token].logprob for at, token in zip(output.logprobs, [*text, EOS], strict=True)]
+        assert found == pytest.approx([-0.02, -0.03, -0.04])
+
+
+def test_an_entry_has_the_token_itself_first_with_its_own_rank_then_the_best():
+    """Entry 0 is the token; where it is among the best too, as with a tie, it counts once."""
+    logprobs = Logprobs(
+        offsets=np.array([0, 3, 6], np.int32),
+        ids=np.array([67, 65, 66, 66, 65, 66], np.int32),
+        values=np.array([-3, -1, -2, -1, -1, -1], np.float32),
+        ranks=np.array([7, 1], np.int32),
+    )
+    first, second = logprob_entries(logprobs, ByteTokenizer())
+    assert [(i, e.rank, e.logprob) for i, e in first.items()] == [
+        (67, 7, -3.0),
+        (65, 1, -1.0),
+        (66, 2, -2.0),
+    ]
+    assert [(i, e.rank) for i, e in second.items()] == [(66, 1), (65, 1)]
+    assert logprob_entries(logprobs, ByteTokenizer(), 1) == [second]
 
 
 def test_without_detokenize_there_are_ids_and_no_text(harness):

@@ -106,7 +106,7 @@ def plan_cache(
     groups = _align_states(division.groups, managers, whole)
     page_bytes = division.slab_bytes * division.places
     num_pages = config.num_pages or info.bytes_free // max(page_bytes, 1)
-    needs = _Needs(groups, config.max_num_batched_tokens)
+    needs = _Needs(groups, config.tokens_in_flight)
     length = _longest(info, config, needs, num_pages)
     if config.num_pages is None:
         num_pages = min(num_pages, 1 + needs.pages(length) * config.max_num_seqs)

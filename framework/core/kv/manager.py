@@ -81,7 +81,7 @@ class KVManager:
         self._cut = np.zeros((len(plan.groups), slots), np.int64)  # end of what was dropped
         self._drops: dict[int, list[Growth]] = {}
         self._pins: dict[int, list[int]] = {}
-        self._step_tokens = config.max_num_batched_tokens
+        self._step_tokens = config.tokens_in_flight
         carriers = [
             group.page_tokens
             for group, manager in zip(plan.groups, self._managers, strict=True)

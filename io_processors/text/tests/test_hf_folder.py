@@ -112,6 +112,16 @@ def test_a_tokenizer_json_of_nonsense_is_a_model_error(
         HfTokenizerLoader().load(files(folder))
 
 
+def test_a_refused_configuration_is_not_blamed_on_the_tokenizer(
+    folder: Path, files: Callable[..., ModelFiles]
+) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": "64"}))
+    with pytest.raises(ModelError, match=r"config\.json.*refuses") as caught:
+        HfTokenizerLoader().load(files(folder))
+    assert "hidden_size" in str(caught.value)
+    assert "expected int" in str(caught.value)
+
+
 def test_answers_go_by_the_files_present(bpe_folder: Path, tmp_path: Path) -> None:
     loader = HfTokenizerLoader()
     assert isinstance(loader.answer(WeightQuery(root=bpe_folder, files=())), Supported)

@@ -79,10 +79,24 @@ def _diagnosis(root: Path, error: BaseException) -> ModelError:
             _read_object(root / name)
         except ModelError as damaged:
             return damaged
+    found = f"{type(error).__name__}: {' '.join(str(error).split()):.300}"
+    if _is_of_configuration(root, error):
+        return ModelError(
+            f"{root / 'config.json'}: Transformers refuses this configuration",
+            expected="what the model's configuration class accepts",
+            found=found,
+            mend="correct the model's config.json",
+        )
     culprit = root / "tokenizer.json" if (root / "tokenizer.json").is_file() else root
-    lines = str(error).strip().splitlines() or [""]
-    return ModelError(
-        f"{culprit}: no tokenizer can be made of it",
-        found=f"{type(error).__name__}: {lines[0]}",
-        mend=_MEND,
-    )
+    return ModelError(f"{culprit}: no tokenizer can be made of it", found=found, mend=_MEND)
+
+
+def _is_of_configuration(root: Path, error: BaseException) -> bool:
+    """Whether reading the configuration alone, which AutoTokenizer does too, fails alike."""
+    from transformers import AutoConfig
+
+    try:
+        AutoConfig.from_pretrained(str(root), trust_remote_code=False, local_files_only=True)
+    except Exception as own:
+        return type(own) is type(error) and str(own) == str(error)
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from framework.contracts.step import CachePlan
+from framework.errors import ConfigError
 from framework_torch.batch import Batch, PageTables, TokenTable
 from framework_torch.cache import KvCache
 from framework_torch.loading import Loaded
@@ -11,7 +12,21 @@ from framework_torch.step import StepComputer
 
 
 def bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
-    """Allocate; raises SelectionError if a backend cannot serve the agreed page size."""
+    """Allocate; raises SelectionError if a backend cannot serve the agreed page size, and
+    ConfigError if the memory is not there."""
+    try:
+        return _bind(loaded, plan)
+    except MemoryError as error:
+        raise ConfigError(
+            "there is not enough memory for the cache and the tables of the requests",
+            expected=f"room for {plan.num_pages} pages of {plan.page_bytes} bytes, and for tables "
+            f"of {loaded.max_slots} requests of up to {loaded.max_len} tokens",
+            found=error,
+            mend="lower kv_cache_memory_bytes, max_model_len or max_num_seqs",
+        ) from error
+
+
+def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
     for group in plan.groups:
         loaded.attention[group.spec].agree(group)
     backends = {spec: choice.backend for spec, choice in loaded.attention.items()}

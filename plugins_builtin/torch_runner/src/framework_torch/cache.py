@@ -20,10 +20,12 @@ from framework.contracts.attention_backend import (
     CacheLayout,
     MetadataBuilder,
 )
+from framework.contracts.base import name_of
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp
 from framework.errors import PluginError
+from framework.plugins.blame import blaming, expect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,11 +53,14 @@ class KvCache:
         self._buffer = _zeros(plan.num_pages * plan.page_bytes, device)
         self.layers: dict[str, LayerCache] = {}
         self.builders: list[MetadataBuilder] = []
+        self.backends: list[AttentionBackend] = []
         # By group, layer by layer: uint8 [num_pages, bytes of a page of the layer].
         self._slabs: list[list[torch.Tensor]] = []
         for index, group in enumerate(plan.groups):
             backend = backends[group.spec]
-            self.builders.append(backend.builder(group))
+            self.backends.append(backend)
+            with blaming(backend, "making a metadata builder"):
+                self.builders.append(backend.builder(group))
             layout = self._layout(group, backend)
             self._slabs.append([self._slab(group, place) for place in range(len(group.layers))])
             for name, slab in zip(group.layers, self._slabs[-1], strict=True):
@@ -74,14 +79,22 @@ class KvCache:
 
     def _layout(self, group: CacheGroup, backend: AttentionBackend) -> CacheLayout:
         """The backend's, checked against the plan."""
-        layout = backend.layout(group.spec, group.page_tokens, self.plan.num_pages)
-        width = getattr(torch, layout.dtype).itemsize
+        with blaming(backend, "laying out its pages"):
+            layout = expect(
+                backend,
+                "layout",
+                backend.layout(group.spec, group.page_tokens, self.plan.num_pages),
+                CacheLayout,
+            )
+            width = getattr(torch, layout.dtype).itemsize
         size = math.prod(layout.shape[1:]) * width
         planned = group.spec.page_bytes(group.page_tokens)
         if layout.shape[0] != self.plan.num_pages or size != planned:
             raise PluginError(
-                f"attention backend {type(backend).__name__} lays pages out in another size "
+                f"attention backend {name_of(backend)} lays pages out in another size "
                 f"than the cache was planned for",
+                plugin=name_of(backend),
+                distribution=name_of(backend).partition("@")[2] or None,
                 expected=f"{planned} bytes a page and layer",
                 found=f"shape {layout.shape} of {layout.dtype}",
                 mend="choose another attention backend",

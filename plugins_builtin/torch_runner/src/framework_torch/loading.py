@@ -16,6 +16,7 @@ from framework.contracts.platform import CacheBudget, DeviceFacts, Platform
 from framework.contracts.step import RunnerInfo
 from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ConfigError, ModelError
+from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.selection import select
 from framework_torch.selecting import (
     AttentionChoice,
@@ -23,6 +24,7 @@ from framework_torch.selecting import (
     choose_dtype,
     choose_platform,
     common_page_tokens,
+    facts_of,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ FEATURES = frozenset(
 CONTROL_OPS = frozenset(("health",))
 LOOP_DEPTH = 2
 DUMMY = "dummy"
+_OF_A_MODEL = ("vocab_size", "max_model_len", "attention_layers", "embed", "forward", "logits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +60,16 @@ def load(context: RunnerContext) -> Loaded:
     """Choose, read and build.  Raises ModelError, SelectionError, ConfigError."""
     started = time.perf_counter()
     platform = choose_platform(context.registry, context.choices.get("platform"))
-    facts = platform.facts()
+    facts = facts_of(platform)
     dtype = choose_dtype(context.dtype, facts)
-    notes = [*platform.prepare()]
+    with blaming(platform, "preparing"):
+        notes = [*platform.prepare()]
     weights = _open_weights(context)
     opened = time.perf_counter()
     model, definition = _build(context, weights, dtype, facts.device)
     layers = model.attention_layers(dtype)
-    ranking = platform.ranking("attention_backend")
+    with blaming(platform, "ranking attention backends"):
+        ranking = tuple(platform.ranking("attention_backend"))
     attention = choose_attention(context, layers, facts, dtype, ranking)
     sizes = common_page_tokens(attention)
     max_len = _longest(context, model)
@@ -115,7 +120,9 @@ def _open_weights(context: RunnerContext) -> Weights | None:
         query,
         operator=context.choices.get("weight_loader"),
     )
-    return cast(WeightLoader, chosen.instance).open(files)
+    loader = cast(WeightLoader, chosen.instance)
+    with blaming(loader, f"opening the weights of {files.name!r}"):
+        return loader.open(files)
 
 
 def _build(
@@ -143,13 +150,17 @@ def _build(
         stop_at_first=True,
     )
     definition = cast(ModelDefinition, chosen.instance)
-    if weights is not None and context.progress:
-        from framework_torch.progress import with_progress
+    with blaming(definition, f"building model {context.model.name!r}"):
+        if weights is not None and context.progress:
+            from framework_torch.progress import with_progress
 
-        with with_progress(weights) as watched:
-            model = definition.build(context.model, watched, dtype, context.seed)
-    else:
-        model = definition.build(context.model, weights, dtype, context.seed)
+            with with_progress(weights) as watched:
+                model = definition.build(context.model, watched, dtype, context.seed)
+        else:
+            model = definition.build(context.model, weights, dtype, context.seed)
+        missing = [name for name in _OF_A_MODEL if not hasattr(model, name)]
+    if missing:
+        raise unfit(definition, f"built {model!r:.80}", "a Model", f"no {', '.join(missing)}")
     if device != "cpu":
         cast("torch.nn.Module", model).to(device)
     return model, chosen.record.name
@@ -193,7 +204,9 @@ def _budget(
         for spec, count in counts.items()
     )
     needed = places * slab * (1 + context.max_slots * pages)
-    return platform.cache_budget(needed, context.cache_bytes)
+    with blaming(platform, "choosing the size of the cache"):
+        budget = platform.cache_budget(needed, context.cache_bytes)
+    return expect(platform, "cache_budget", budget, CacheBudget)
 
 
 def _processors(context: RunnerContext) -> tuple[LogitsProcessor, ...]:

@@ -22,8 +22,9 @@ from framework.contracts.kv_cache_spec import (
 )
 from framework.contracts.model import AttentionLayer
 from framework.contracts.model_runner import RunnerContext
-from framework.contracts.platform import DeviceFacts, Platform
+from framework.contracts.platform import Detection, DeviceFacts, Platform
 from framework.errors import ConfigError, PluginError, SelectionError, UnsupportedError
+from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import select
 
@@ -45,7 +46,7 @@ def choose_platform(registry: PluginRegistry, operator: str | None) -> Platform:
     """
     if operator is not None:
         platform = cast(Platform, registry.create("platform", operator, named=True))
-        found = platform.detect()
+        found = _detect(platform)
         if found.state != "ready":
             raise SelectionError(
                 f"the chosen platform {operator!r} is {found.state}",
@@ -59,7 +60,7 @@ def choose_platform(registry: PluginRegistry, operator: str | None) -> Platform:
     states = []
     for record in registry.candidates("platform"):
         candidate = cast(Platform, registry.create_record(record))
-        found = candidate.detect()
+        found = _detect(candidate)
         states.append(f"{record.name}: {found.state}")
         if found.state == "broken":
             raise SelectionError(
@@ -81,6 +82,23 @@ def choose_platform(registry: PluginRegistry, operator: str | None) -> Platform:
             mend="pip install framework-plugin-cpu",
         )
     return ready
+
+
+def _detect(platform: Platform) -> Detection:
+    with blaming(platform, "looking for its hardware"):
+        found = expect(platform, "detect", platform.detect(), Detection)
+    if found.state not in ("absent", "broken", "ready"):
+        raise unfit(platform, "answered detect", "absent, broken or ready", found.state)
+    return found
+
+
+def facts_of(platform: Platform) -> DeviceFacts:
+    """Facts of a ready platform.  Raises PluginError if they are none."""
+    with blaming(platform, "telling its facts"):
+        facts = expect(platform, "facts", platform.facts(), DeviceFacts)
+    if not facts.dtypes:
+        raise unfit(platform, "answered facts", "at least one element type", facts.dtypes)
+    return facts
 
 
 def choose_dtype(asked: str, facts: DeviceFacts) -> str:
@@ -112,7 +130,9 @@ class AttentionChoice:
 
     def agree(self, group: CacheGroup) -> None:
         """Ask again with the page size that all agreed on.  Raises SelectionError."""
-        answer = self.backend.answer(replace(self.query, page_tokens=group.page_tokens))
+        query = replace(self.query, page_tokens=group.page_tokens)
+        with blaming(self.backend, "answering for the page size of its group"):
+            answer = self.backend.answer(query)
         if isinstance(answer, Rejected):
             raise SelectionError(
                 f"attention backend {self.name!r} cannot serve the page size of its group",
@@ -144,10 +164,14 @@ def choose_attention(
             ranking=ranking,
             on_failure="raise",
         )
-        answer = cast(AttentionSupported, chosen.answer)
+        backend = cast(AttentionBackend, chosen.instance)
+        answer = expect(backend, "answer", chosen.answer, AttentionSupported)
+        sizes = answer.page_tokens
+        if not sizes or not all(isinstance(size, int) and size > 0 for size in sizes):
+            raise unfit(backend, "offers page sizes that are none", "positive integers", sizes)
         choices[spec] = AttentionChoice(
             name=chosen.record.name,
-            backend=chosen.instance,
+            backend=backend,
             query=query,
             page_tokens=answer.page_tokens,
         )

@@ -13,6 +13,7 @@ import torch
 from framework.contracts.attention_backend import CommonMetadata
 from framework.contracts.model import Model
 from framework.contracts.step import I32, LateInputs, PromptLogprobs, StepPlan, StepResult
+from framework.plugins.blame import blaming, failure
 from framework_torch.batch import Batch
 from framework_torch.cache import KvCache
 from framework_torch.prepare import StepInputs, prepare, sample_points
@@ -33,7 +34,10 @@ class StepContext:
     def attend(self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         own = self.cache.layers[layer]
         out = q.new_empty((q.shape[0], q.shape[1], own.head_size_v))
-        own.backend.run(q, k, v, own.view, self.metadata[own.group], own.params, out)
+        try:
+            own.backend.run(q, k, v, own.view, self.metadata[own.group], own.params, out)
+        except Exception as error:
+            raise failure(own.backend, f"attending in {layer}", error) from error
         return out
 
 
@@ -87,7 +91,8 @@ class StepComputer:
                 max_length=int(inputs.lengths.max()),
             )
             reuse = made[-1] if made else None
-            made.append(self.cache.builders[index].plan(common, reuse))
+            with blaming(self.cache.backends[index], "planning its metadata"):
+                made.append(self.cache.builders[index].plan(common, reuse))
         return made
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:

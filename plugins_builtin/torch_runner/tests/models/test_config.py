@@ -57,6 +57,11 @@ def test_every_family_answers_for_a_plain_configuration(architecture: str) -> No
         ("config.quantization_config", {"quantization_config": {"bits": 4}}),
         ("config.is_causal", {"is_causal": False}),
         ("config.rope_scaling.rope_type", {"rope_scaling": {"type": "longrope"}}),
+        ("config.rope_scaling.factor", {"rope_scaling": {"type": "yarn", "factor": 0}}),
+        (
+            "config.rope_scaling",
+            {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_theta": 1e6}},
+        ),
         ("config.rope_parameters.rope_type", {"rope_parameters": {"rope_type": ["x"]}}),
         ("config.rope_scaling.factor", {"rope_scaling": {"type": "linear"}}),
         ("config.rope_scaling.factor", {"rope_scaling": {"type": "linear", "factor": "2"}}),

@@ -82,12 +82,13 @@ SCALINGS = {
 def test_scaled_rotary_embeddings_equal_transformers(scaling, tiny, drive, helpers) -> None:
     model = tiny("llama", rope_parameters={"rope_theta": 500.0, **SCALINGS[scaling]})
     driver = drive(model.files)
-    ids = np.random.default_rng(7).integers(0, 96, 60).tolist()
+    # As long as the model allows: every position that there is.
+    ids = np.random.default_rng(7).integers(0, 96, 128).tolist()
     driver.admit(0, ids, SCORED)
-    (part,) = driver.run((0, 60)).prompt_logprobs
+    (part,) = driver.run((0, 128)).prompt_logprobs
     right = model.log_softmax(ids)
-    got = np.stack([helpers.whole(part.logprobs, index) for index in range(59)])
-    np.testing.assert_allclose(got, right[:59], atol=1e-4)
+    got = np.stack([helpers.whole(part.logprobs, index) for index in range(127)])
+    np.testing.assert_allclose(got, right[:127], atol=1e-4)
 
 
 def test_bfloat16_weights_computed_in_float32_equal_the_same_weights_upcast(

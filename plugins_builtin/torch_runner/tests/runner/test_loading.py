@@ -112,6 +112,18 @@ def test_a_length_past_the_model_is_an_error(tiny, context) -> None:
         TorchRunner().load(context(files, max_model_len=129))
 
 
+def test_tables_without_memory_are_an_error_that_says_what_to_lower(
+    tiny, drive, monkeypatch
+) -> None:
+    def refuse(slots, length):
+        raise MemoryError(f"Unable to allocate an array with shape ({slots}, {length})")
+
+    monkeypatch.setattr("framework_torch.binding.TokenTable", refuse)
+    with pytest.raises(ConfigError, match="max_num_seqs") as caught:
+        drive(tiny("llama").files)
+    assert "(8, 128)" in str(caught.value)
+
+
 def test_an_unknown_architecture_is_an_error_with_the_known_ones(tiny, context) -> None:
     from dataclasses import replace
 

@@ -54,7 +54,7 @@ def test_every_mixture_of_parameters_equals_the_naive_sampler(
         slots = rng.permutation(32)[:count].tolist()
         logits = rng.normal(0, 3, (count, VOCAB)).astype(np.float32)
         requests = [random_request(rng) for _ in slots]
-        seeds = [int(seed) for seed in rng.integers(0, 2**63, count)]
+        seeds = [int(seed) for seed in rng.integers(0, 2**64, count, np.uint64)]
         for slot, request, seed in zip(slots, requests, seeds, strict=True):
             bench.admit(slot, seed=seed, **request)
         output = bench.sample(slots, logits)

@@ -64,6 +64,9 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
     Raises RopeError for a variant or a value that is not known here.
     """
     key = "rope_parameters" if config.get("rope_parameters") else "rope_scaling"
+    if key == "rope_parameters" and config.get("rope_scaling"):
+        # As when somebody adds an old form to a new file; which of the two counts is a guess.
+        raise RopeError("rope_scaling", config["rope_scaling"], "nothing beside rope_parameters")
     given = config.get(key) or {}
     if not isinstance(given, Mapping) or any(isinstance(v, Mapping) for v in given.values()):
         raise RopeError(key, given, "one mapping for all layers")
@@ -84,7 +87,8 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
     for name in required:
         _positive(f"{key}.{name}", values.get(name))
     if variant == "yarn":
-        values["factor"] = values.get("factor") or longest / trained
+        if values.get("factor") is None:
+            values["factor"] = longest / trained
         for name in _YARN_NUMBERS:
             if values.get(name) is not None:
                 _positive(f"{key}.{name}", values[name])

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from framework.contracts.base import name_of
 from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.step import I32, AdmittedRequest, Bool
 from framework_torch.sampler.history import History
@@ -33,7 +34,7 @@ class ProcessorChain:
         for processor in self._processors:
             try:
                 processor.admit(request)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 return _sentence(processor, error)
         return None
 
@@ -48,7 +49,7 @@ class ProcessorChain:
         for processor in self._processors:
             try:
                 processor.drop(slot)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 logging.getLogger(__name__).warning("drop: %s", _sentence(processor, error))
 
     def apply(self, logits: torch.Tensor, slots: I32, history: History, greedy: Bool) -> Failures:
@@ -79,15 +80,14 @@ def _apply(
         processor.apply(part, slots[rows], told)
         put(logits, rows, part)
         return
-    except Exception:
+    except (Exception, SystemExit):
         logits.index_copy_(0, on_device(rows, logits), before)
     for index, row in enumerate(rows.tolist()):
         try:
             processor.apply(logits[row : row + 1], slots[row : row + 1], told[index : index + 1])
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             failures.setdefault(row, _sentence(processor, error))
 
 
-def _sentence(processor: LogitsProcessor, error: Exception) -> str:
-    kind = type(processor)
-    return f"logits processor {kind.__module__}:{kind.__qualname__} failed: {error!r}"
+def _sentence(processor: LogitsProcessor, error: BaseException) -> str:
+    return f"logits processor {name_of(processor)} failed: {error!r}"

@@ -1,0 +1,66 @@
+"""What `framework explain` asks and assumes where no request and no model say more."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, cast
+
+from framework.cli.options import DEFAULT_MODEL
+from framework.contracts.attention_backend import AttentionQuery
+from framework.contracts.model_source import ModelQuery
+
+if TYPE_CHECKING:
+    from framework.contracts.base import Query
+    from framework.contracts.platform import Platform
+    from framework.plugins.kinds import Kind
+    from framework.plugins.registry import PluginRegistry
+
+
+def usual_query(registry: PluginRegistry, kind: Kind) -> Query | None:
+    """A query of this kind as an ordinary decoder would ask it; None if it has none that
+    can be asked without a model's files."""
+    if kind.name == "model_source":
+        return ModelQuery(name=DEFAULT_MODEL)
+    platform = ready_platform(registry) if kind.name == "attention_backend" else None
+    if platform is None:
+        return None
+    facts = platform.facts()
+    return AttentionQuery(
+        platform=facts.name,
+        capability=facts.capability,
+        dtype=facts.dtypes[0],
+        cache_dtype=facts.dtypes[0],
+        head_size=64,
+        head_size_v=64,
+        num_heads=16,
+        num_kv_heads=4,
+    )
+
+
+def ready_platform(registry: PluginRegistry) -> Platform | None:
+    """The configured one, else the first by rank that finds its hardware; None without."""
+    name = configured(registry.kind("platform"))
+    named = [registry.find("platform", name, named=True)] if name else None
+    for record in named or registry.candidates("platform"):
+        platform = cast("Platform", registry.create_record(record))
+        if platform.detect().state == "ready":
+            return platform
+    return None
+
+
+def detections(registry: PluginRegistry) -> dict[str, str]:
+    """What each platform that may be used finds, by its name."""
+    found = {}
+    for record in registry.candidates("platform"):
+        detection = cast("Platform", registry.create_record(record)).detect()
+        found[record.name] = "; ".join((detection.state, *detection.reasons))
+    return found
+
+
+def configured(kind: Kind) -> str | None:
+    """The name that configuration and environment say for this kind of plugin, or None."""
+    from framework.config.resolve import resolve
+
+    config = resolve({}, defaults={"model": DEFAULT_MODEL}, env=os.environ).config
+    name = getattr(config.execution, kind.name, None) or getattr(config.scheduler, kind.name, None)
+    return name if isinstance(name, str) else None

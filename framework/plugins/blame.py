@@ -1,0 +1,57 @@
+"""Name the plugin when one of its methods fails or answers something else than it promised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from framework.contracts.base import name_of
+from framework.errors import FrameworkError, PluginError
+
+T = TypeVar("T")
+
+
+@contextmanager
+def blaming(plugin: object, doing: str) -> Iterator[None]:
+    """An error that `plugin` did not foresee becomes a PluginError that names it.
+
+    doing: what it was asked to do, as in "failed while loading weights".
+    """
+    try:
+        yield
+    except FrameworkError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failure(plugin, doing, error) from error
+
+
+def failure(plugin: object, doing: str, error: BaseException) -> PluginError:
+    """The error that `blaming` raises."""
+    return _error(plugin, f"failed while {doing}: {type(error).__name__}: {error}", None, None)
+
+
+def expect(plugin: object, method: str, answer: object, kind: type[T]) -> T:
+    """The answer, if it is of the class that the contract promises."""
+    if isinstance(answer, kind):
+        return answer
+    found = f"{answer!r:.80}"
+    raise _error(plugin, f"answered {method} with {found}", kind.__name__, found)
+
+
+def unfit(plugin: object, what: str, expected: str, found: object) -> PluginError:
+    """An answer of the right class with values that cannot be."""
+    return _error(plugin, what, expected, found)
+
+
+def _error(plugin: object, what: str, expected: object, found: object) -> PluginError:
+    name = name_of(plugin)
+    owner = name.partition("@")[2] or name
+    return PluginError(
+        f"plugin {name} {what}",
+        plugin=name,
+        distribution=name.partition("@")[2] or None,
+        expected=expected,
+        found=found,
+        mend=f"upgrade {owner}, or choose another plugin of its kind",
+    )

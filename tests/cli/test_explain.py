@@ -1,0 +1,42 @@
+"""`framework explain` of the built-in kinds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from framework.cli.app import build_app
+
+
+def explain(*arguments):
+    ended = CliRunner().invoke(build_app(), ["explain", *arguments])
+    assert ended.exit_code == 0
+    return ended
+
+
+def chosen(kind):
+    rows = json.loads(explain(kind, "--json").stdout)["candidates"]
+    return [row["name"] for row in rows if row["verdict"] == "chosen"]
+
+
+def test_what_the_configuration_says_is_shown_as_chosen(monkeypatch):
+    assert chosen("scheduling_policy") == ["fcfs"]
+    monkeypatch.setenv("FRAMEWORK_SCHEDULER__SCHEDULING_POLICY", "priority")
+    assert chosen("scheduling_policy") == ["priority"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("endpoint", "no contract yet"), ("hooks", "no hooks is installed")],
+)
+def test_an_empty_table_says_why(kind, words):
+    assert words in explain(kind).stderr
+
+
+def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():
+    assert chosen("attention_backend") == ["sdpa"]
+    assert chosen("model_source") == ["demo"]
+    [cpu] = json.loads(explain("platform", "--json").stdout)["candidates"]
+    assert cpu["reasons"] == ["ready"]

@@ -1,0 +1,223 @@
+"""What a step in flight may still touch, and what a step leaves behind."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from framework.contracts.participant import READY, Hold, SchedulerParticipant, Wait
+from framework.core.policies import FirstComeFirstServed, Priority
+from framework.testing import from_outputs
+
+
+class Holder(SchedulerParticipant):
+    """Holds pages, but no longer than it is asked."""
+
+    def release(self, request):
+        return Hold(lambda: True)
+
+
+def pages_of(plan):
+    return set(plan.pages[0].ids.tolist())
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_slot_and_pages_of_a_step_in_flight_are_given_to_nobody(engine, held):
+    """At depth 2 the next plan is made before the step has ended; the one after may use them."""
+    one = engine(participants={"hold": Holder()}, loop_depth=2, max_num_seqs=2)
+    one.add("gone", [1] * 6, extras={"hold": b""} if held else {})
+    one.step()
+    first = one.runner.plans[0]
+    assert len(one.runner.plans) == 2
+    one.core.abort(["gone"])
+    one.add("next", [2] * 6, max_tokens=2)
+    one.step()
+    plan = one.runner.plans[2]
+    assert plan.admitted[0].slot != first.admitted[0].slot
+    assert not pages_of(plan) & pages_of(first)
+    one.run()
+    one.add("later", [3] * 6, max_tokens=20)
+    one.add("too", [4] * 6, max_tokens=2)
+    one.run()
+    slots = {request.slot for plan in one.runner.plans[3:] for request in plan.admitted}
+    assert first.admitted[0].slot in slots
+
+
+def test_nobody_starts_in_a_step_that_preempts(engine):
+    """A victim that came back at once would take the pages it was to leave to others."""
+    one = engine(runner={"num_pages": 12}, max_num_batched_tokens=6)
+    for index in range(8):
+        one.add(str(index), [index] * 5, max_tokens=20)
+    while one.core.has_work():
+        before = one.core.stats.preemptions
+        one.step()
+        if one.core.stats.preemptions > before:
+            assert one.runner.plans[-1].admitted == ()
+    assert one.core.stats.preemptions > 0
+
+
+def test_a_preemption_does_not_change_what_was_told_of_the_prefix_cache(engine):
+    """A request that comes back hits its own pages, which is no merit of the cache."""
+    one = engine(runner={"num_pages": 12})
+    for index in range(4):
+        one.add(str(index), [index] * 9, max_tokens=16)
+    answers = one.run()
+    stats = one.core.stats
+    assert stats.preemptions > 0
+    assert [answer.cached for answer in answers.values()] == [0] * 4
+    assert (stats.prefix_queries, stats.prefix_hits) == (4 * 9, 0)
+
+
+def test_what_a_row_with_an_error_computed_is_never_hit(engine):
+    one = engine(runner={"fail_rows": {(1, 0): "logits are NaN"}})
+    for name in ("bad", "next", "last"):
+        one.add(name, [1] * 5)
+        one.run()
+    assert one.answers["bad"].reason == "error"
+    assert [one.answers[name].cached for name in ("next", "last")] == [0, 4]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_policy_hears_of_every_token_that_is_planned(engine, depth):
+    class Accounts(FirstComeFirstServed):
+        seen: list[tuple[list[int], list[int]]]
+
+        def served(self, requests, tokens):
+            self.seen.append((requests.arrival.tolist(), tokens.tolist()))
+
+    policy = Accounts()
+    policy.seen = []
+    one = engine(policy=policy, loop_depth=depth, max_num_batched_tokens=7)
+    for index in range(3):
+        one.add(str(index), [index] * 6, max_tokens=3)
+    one.run()
+    assert [tokens for _, tokens in policy.seen] == [p.num_new.tolist() for p in one.runner.plans]
+    assert policy.seen[0] == ([1, 2], [6, 1])
+
+
+def test_among_equals_who_came_first_goes_first_though_it_started_later(engine):
+    awake: list[bool] = []
+
+    class Late(SchedulerParticipant):
+        def admit(self, request):
+            return READY if awake else Wait("compiling", lambda: bool(awake))
+
+    one = engine(participants={"late": Late()}, policy=Priority())
+    one.add("first", [1], extras={"late": b""})
+    one.add("second", [2])
+    one.step()
+    awake.append(True)
+    one.step()
+    slots = [request.slot for plan in one.runner.plans for request in plan.admitted]
+    one.step()
+    assert one.runner.plans[-1].slots.tolist() == slots[::-1]
+
+
+def test_pages_are_taken_from_the_lowest_priority_not_from_the_last_arrival(engine):
+    one = engine(policy=Priority(), runner={"num_pages": 8})
+    one.add("low", [1] * 5, max_tokens=16, priority=5)
+    one.add("high", [2] * 5, max_tokens=16)
+    one.run()
+    admitted = [request.request_id for plan in one.runner.plans for request in plan.admitted]
+    assert one.core.stats.preemptions > 0
+    assert (admitted.count("high"), admitted.count("low")) == (1, 1 + one.core.stats.preemptions)
+
+
+def test_a_deadline_ends_whoever_waits_in_line_or_aside_and_nobody_who_runs(engine):
+    class Never(SchedulerParticipant):
+        def admit(self, request):
+            return Wait("for ever", lambda: False)
+
+    one = engine(participants={"never": Never()}, max_num_seqs=1)
+    one.add("aside", [2], deadline=60.0, extras={"never": b""})
+    one.add("runs", [1], deadline=60.0)
+    one.add("in line", [3], deadline=60.0)
+    one.add("patient", [4], deadline=7200.0)
+    one.step()
+    now = time.monotonic()
+    one.core._scheduler._clock = lambda: now + 3600
+    answers = one.run()
+    reasons = {name: answer.reason for name, answer in answers.items()}
+    assert reasons == {"runs": "length", "aside": "error", "in line": "error", "patient": "length"}
+    assert "deadline" in answers["aside"].error
+
+
+def test_keys_that_move_order_the_running_and_the_line_anew_in_every_step(engine):
+    class Turning(FirstComeFirstServed):
+        keys_are_fixed = False
+        sign = 1.0
+
+        def keys(self, requests):
+            return requests.arrival * self.sign
+
+    policy = Turning()
+    one = engine(policy=policy, max_num_seqs=2)
+    for name in "abcd":
+        one.add(name, [1], max_tokens=4)
+    one.step()
+    one.step()
+    policy.sign = -1.0
+    one.step()
+    first, second = one.runner.plans[1:]
+    assert second.slots.tolist() == first.slots.tolist()[::-1]
+    one.run()
+    admitted = [request.request_id for plan in one.runner.plans for request in plan.admitted]
+    assert admitted == ["a", "b", "d", "c"]
+
+
+def drafts_of(outputs):
+    """A runner that drafts exactly what it will say."""
+    return {
+        "script": from_outputs(outputs),
+        "drafter": lambda r, tokens, n: outputs[r.request_id][len(tokens) - r.num_prompt :][:n],
+    }
+
+
+def test_rows_that_stop_at_different_tokens_keep_their_own_stops_and_log_probabilities(engine):
+    outputs = {"c": [3] * 6, "a": [1, 8, 1, 1, 1, 1], "b": [2, 2, 2, 9, 2, 2]}
+    one = engine(runner=drafts_of(outputs), max_drafts=5)
+    for name in outputs:
+        one.add(name, [5], max_tokens=6, stop_ids=(8, 9), logprobs=0)
+    answers = one.run()
+    assert len(one.runner.plans) == 2
+    assert [answer.tokens for answer in answers.values()] == [[3] * 6, [1, 8], [2, 2, 2, 9]]
+    assert [answer.stop for answer in answers.values()] == [None, 8, 9]
+    for answer in answers.values():
+        assert answer.logprobs == [-p for p in range(1, len(answer.tokens) + 1)]
+
+
+def test_pages_beyond_a_stop_inside_drafts_get_no_name(engine):
+    """They hold tokens that the request never had."""
+    one = engine(runner=drafts_of({"a": [1, 2, 9, 4, 5, 6, 7, 8, 1]}), max_drafts=8)
+    one.add("a", [5], max_tokens=9, stop_ids=(9,))
+    assert one.run()["a"].tokens == [1, 2, 9]
+    assert one.core._state.kv.pool.num_hashed == 1
+
+
+def test_a_slot_does_not_keep_the_stop_ids_of_the_request_before(engine):
+    outputs = {"a": [9], "b": [7, 8, 9]}
+    one = engine(runner={"script": from_outputs(outputs)}, max_num_seqs=1)
+    one.add("a", [5], max_tokens=3, stop_ids=(7, 8, 9))
+    one.add("b", [5], max_tokens=3)
+    answers = one.run()
+    assert (answers["a"].tokens, answers["b"].tokens) == ([9], [7, 8, 9])
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_every_request_that_entered_a_slot_is_released_once(engine, depth):
+    one = engine(runner={"num_pages": 12}, loop_depth=depth)
+    for index in range(6):
+        one.add(str(index), [index] * 5, max_tokens=12)
+    one.run()
+    one.add("last", [1])
+    one.step()
+    entered = [(r.slot, r.generation) for plan in one.runner.plans for r in plan.admitted]
+    left = [pair for plan in one.runner.plans for pair in plan.released]
+    assert sorted(left) == sorted(entered[:-1])
+
+
+def test_a_prompt_that_needs_every_page_starts_at_once(engine):
+    one = engine(runner={"num_pages": 14})
+    one.add("all", [1] * 51, max_tokens=1)
+    assert one.run(2)["all"].reason == "length"
