@@ -24,7 +24,7 @@ from framework.contracts.base import name_of
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp
-from framework.errors import PluginError
+from framework.errors import ConfigError, PluginError
 from framework.plugins.blame import blaming, expect
 
 
@@ -100,7 +100,7 @@ class KvCache:
                 mend="choose another attention backend",
             )
         if self.plan.slab_bytes % width:
-            raise PluginError(
+            raise ConfigError(
                 "the cache plan puts elements where none of their type may begin",
                 expected=f"slabs of a multiple of {width} bytes, for {layout.dtype}",
                 found=f"slabs of {self.plan.slab_bytes} bytes",

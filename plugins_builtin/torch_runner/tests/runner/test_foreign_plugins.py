@@ -36,7 +36,9 @@ def odd(contract: type, **methods: object) -> object:
 def cache_of(backend: object) -> KvCache:
     spec = FullAttentionSpec(num_kv_heads=1, head_size=2, head_size_v=2, dtype="float32")
     group = CacheGroup(spec=spec, layers=("a",), page_tokens=4)
-    plan = CachePlan(groups=(group,), num_pages=2, page_bytes=64, max_pages_per_request=1)
+    plan = CachePlan(
+        groups=(group,), num_pages=2, page_bytes=64, slab_bytes=64, max_pages_per_request=1
+    )
     layers = {"a": AttentionLayer(spec=spec, num_heads=1, params=None)}
     return KvCache(plan, layers, {spec: backend}, "cpu")
 

@@ -10,7 +10,7 @@ from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp, PageUpdates
-from framework.errors import PluginError
+from framework.errors import ConfigError
 from framework_sdpa.backend import SdpaBackend
 from framework_torch.batch import PageTables, TokenTable, ragged_range
 from framework_torch.cache import KvCache
@@ -104,5 +104,5 @@ def test_slabs_in_which_an_element_would_begin_between_two_others_are_refused() 
         slab_bytes=10,
         max_pages_per_request=1,
     )
-    with pytest.raises(PluginError, match="multiple of 4 bytes"):
+    with pytest.raises(ConfigError, match="multiple of 4 bytes"):
         KvCache(plan, layers, {spec: SdpaBackend()}, "cpu")

@@ -30,12 +30,13 @@ class GgufWeights:
     naming = "gguf"
 
     def __init__(self, heads: Sequence[GgufHead]) -> None:
-        self._maps: list[np.memmap] = []
+        self._maps: list[np.ndarray] = []
         self._where: dict[str, tuple[int, TensorInfo]] = {}
         self._heads = tuple(heads)
         for index, head in enumerate(self._heads):
             try:
-                self._maps.append(np.memmap(head.path, dtype=np.uint8, mode="c"))
+                # A plain array over the map: slices of the subclass cost twice as much.
+                self._maps.append(np.asarray(np.memmap(head.path, dtype=np.uint8, mode="c")))
             except (OSError, ValueError) as error:
                 raise ModelError(f"cannot map {head.path}", found=error, mend=MEND) from error
             for name, info in head.tensors.items():

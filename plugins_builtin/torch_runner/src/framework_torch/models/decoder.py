@@ -151,11 +151,10 @@ class Decoder(nn.Module):
             self._frequencies = self._read_frequencies()
         at = positions[:, None, None].float()
         made = [
-            ((at * frequencies).cos() * magnitude, (at * frequencies).sin() * magnitude)
+            tuple((turn(at * frequencies) * magnitude).to(dtype) for turn in (torch.cos, torch.sin))
             for frequencies, magnitude in self._frequencies
         ]
-        whole, local = ((cos.to(dtype), sin.to(dtype)) for cos, sin in (made[0], made[-1]))
-        return whole, local
+        return cast(tuple[Angles, Angles], (made[0], made[-1]))
 
     def _read_frequencies(self) -> tuple[tuple[torch.Tensor, float], ...]:
         """One entry when all layers turn alike, else two."""
