@@ -8,6 +8,11 @@ import pytest
 from tests.parity.prompts import GEMMA_OUTPUT_TOKENS, MIN_GAP
 
 WINDOW = 512
+TEMPLATE = """{{ bos_token }}{% for message in messages -%}
+<start_of_turn>{{ message.role }}
+{{ message.content }}<end_of_turn>
+{% endfor %}{% if add_generation_prompt %}<start_of_turn>model
+{% endif %}"""
 
 
 def ask(llm, rows, count=GEMMA_OUTPUT_TOKENS):
@@ -43,6 +48,21 @@ def test_a_sample_equals_transformers_within_and_beyond_the_window(gemma, gemma_
     check(rows, ask(gemma, rows, 8), 8)
     assert gemma.stats.pages_used == 0
     gemma.check_integrity()
+
+
+def test_a_chat_template_of_gemma_is_rendered_to_the_special_tokens_of_the_file(gemma):
+    """The file is of the base model and brings none of its own, which is a clear error."""
+    from framework.errors import InputError
+
+    messages = [{"role": "user", "content": "Hi"}]
+    with pytest.raises(InputError, match="no chat template"):
+        gemma.render_chat(messages)
+    rendered = gemma.render_chat(messages, chat_template=TEMPLATE)
+    start, end, line = 105, 106, 107
+    ids = rendered["prompt_token_ids"]
+    assert rendered["prompt"].startswith("<bos><start_of_turn>user\nHi<end_of_turn>\n")
+    assert (ids[0], ids[1], ids[3], ids[5:8]) == (2, start, line, [end, line, start])
+    assert gemma.get_tokenizer().decode(ids[8:]) == "model\n"
 
 
 @pytest.mark.long
