@@ -54,19 +54,35 @@ class ModelConfig(Section):
 class CacheConfig(Section):
     """kv_cache_memory_bytes: None leaves it to the platform.  num_pages: pages of the cache,
     whatever memory they take, one of them the null page; None: what the memory allows.
-    page_size: tokens per page, None leaves it to the attention backend."""
+    page_size: tokens per page, None leaves it to the attention backend.  prefix_hash: sha256,
+    or xxhash where tenants trust each other.  enable_kv_events: see EngineCore.take_kv_events."""
 
     kv_cache_memory_bytes: int | None = Field(default=None, ge=1)
     num_pages: int | None = Field(default=None, ge=2)
     page_size: int | None = Field(default=None, ge=1)
     enable_prefix_caching: bool = True
+    prefix_hash: Literal["sha256", "xxhash"] = "sha256"
+    enable_kv_events: bool = False
 
 
 class SchedulerConfig(Section):
-    """max_num_seqs: most requests that run at one time.  max_num_batched_tokens: most tokens
-    of one step.  scheduling_policy: name of a plugin.  loop_depth: steps in flight."""
+    """max_num_seqs: most requests that are in the cache at one time.  max_num_active: most of
+    one step, None: all.  max_num_batched_tokens: most tokens of one step.  scheduling_policy:
+    name of a plugin.  loop_depth: steps in flight.
+
+    long_prefill_threshold: most tokens per step of a request while others want some too, or
+    "auto" for equal shares.  watermark: share of the pages that stays free when a request is
+    admitted.  whole_sequence_must_fit: admit only what will never be preempted.
+    max_queued_requests: more are refused (OverloadedError).  queue_timeout: seconds after which
+    a request that has never run ends with an error."""
 
     max_num_seqs: int = Field(default=256, ge=1, le=2**20)
+    max_num_active: int | None = Field(default=None, ge=1)
+    long_prefill_threshold: int | Literal["auto"] | None = None
+    watermark: float = Field(default=0.0, ge=0, lt=1)
+    whole_sequence_must_fit: bool = False
+    max_queued_requests: int | None = Field(default=None, ge=1)
+    queue_timeout: float | None = Field(default=None, ge=0)
     max_num_batched_tokens: int = Field(default=2048, ge=1, le=2**30)
     enable_chunked_prefill: bool = True
     scheduling_policy: str = "fcfs"

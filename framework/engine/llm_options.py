@@ -29,8 +29,16 @@ class LLMOptions(TypedDict, total=False):
     num_pages: int | None
     page_size: int | None
     enable_prefix_caching: bool
+    prefix_hash: str
+    enable_kv_events: bool
     enable_chunked_prefill: bool
     scheduling_policy: str
+    max_num_active: int | None
+    long_prefill_threshold: int | str | None
+    watermark: float
+    whole_sequence_must_fit: bool
+    max_queued_requests: int | None
+    queue_timeout: float | None
     loop_depth: int
     executor: str
     model_runner: str | None

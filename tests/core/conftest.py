@@ -43,7 +43,7 @@ class Harness:
         runner: Mapping[str, Any] | None = None,
         **config: Any,
     ) -> None:
-        clock = config.pop("clock", None)
+        clock, managers = config.pop("clock", None), config.pop("managers", None)
         self.runner = ScriptedRunner(**(runner or {}))
         self.core = EngineCore(
             self.runner,
@@ -51,6 +51,7 @@ class Harness:
             CoreConfig(**config),
             policy=policy or FirstComeFirstServed(),
             participants=participants,
+            managers=managers,
             **({"clock": clock} if clock else {}),
         )
         self.answers: dict[str, Answer] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("logits_processor", "scheduling_policy", "participant")
+EXAMPLES = ("logits_processor", "scheduling_policy", "participant", "kv_cache_spec")
 
 
 @pytest.fixture(scope="session")
@@ -117,6 +117,43 @@ def test_the_participant_limits_what_runs_at_one_time(run):
         """
     )
     assert out.strip() == f"{['abc'] * 6} 2"
+
+
+def test_the_cache_spec_is_served_by_its_own_manager_with_bounded_memory(run):
+    out = run(
+        script="""
+        from example_first_tokens import FirstTokensSpec
+        from framework.contracts.kv_cache_spec import FullAttentionSpec
+        from framework.plugins import PluginRegistry
+        from tests.core.conftest import Harness
+
+        registry = PluginRegistry()
+        managers = [made for _, made in registry.create_activated("kv_cache_spec")]
+        sizes = dict(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
+        few = {"few": FirstTokensSpec(**sizes, first=6)}
+        both = {"all": FullAttentionSpec(**sizes), **few}
+
+        def ask(layers):
+            one = Harness(
+                runner={"layers": layers, "num_pages": 90, "managers": managers,
+                        "max_model_len": 120},
+                managers=managers, max_num_batched_tokens=8,
+            )
+            most, answers = 0, []
+            for name in ("cold", "warm"):
+                one.add(name, [1] * 60, 40)
+                while one.core.has_work():
+                    one.step()
+                    most = max(most, one.core.stats.pages_used)
+                answers.append(one.answers[name])
+            same = answers[0].tokens == answers[1].tokens
+            return most, same, answers[1].cached, len(answers[1].tokens)
+
+        print(ask(few), ask(both))
+        """,
+        env={"PYTHONPATH": os.pathsep.join([str(ROOT), *_target(run)])},
+    )
+    assert out.strip() == "(3, True, 56, 40) (28, True, 56, 40)"
 
 
 def test_the_logits_processor_bans_tokens_of_its_request_alone(run, tmp_path):
