@@ -5,18 +5,39 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+
+class _Kept:
+    """A handler that raises at once, and remembers: Python drops an exception that comes up
+    in a `__del__` or in a callback of the garbage collector."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        self.seen = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise what got lost."""
+        if self.seen:
+            raise KeyboardInterrupt
 
 
 @contextmanager
 def deferred_interrupt() -> Iterator[None]:
     """Within, the first Ctrl-C waits until the end and is raised there; a second one acts
-    at once.  Only Python's own handler is held back, and only in the main thread."""
-    if not _python_handles():
+    at once.  One that got lost before, inside of `kept_interrupt`, is raised at the start.
+    Only Python's own handler is held back, and only in the main thread."""
+    before = _handler()
+    if before is None:
         yield
         return
+    if isinstance(before, _Kept):
+        before.check()
     pending = False
 
     def hold(number: int, frame: FrameType | None) -> None:
@@ -29,38 +50,33 @@ def deferred_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, before)
     if pending:
         raise KeyboardInterrupt
 
 
 @contextmanager
 def kept_interrupt() -> Iterator[None]:
-    """Within, Ctrl-C acts at once; one that got lost is raised at the end.
-
-    Python drops an exception that comes up in a `__del__` or in a callback of the garbage
-    collector, and imports and loading run many of these.
-    """
-    if not _python_handles():
+    """Within, Ctrl-C acts at once; one that got lost is raised at the next step or at the end.
+    Imports, loading and garbage collection run much code in which one can get lost."""
+    before = _handler()
+    if before is None or isinstance(before, _Kept):
         yield
         return
-    seen = False
-
-    def note(number: int, frame: FrameType | None) -> None:
-        nonlocal seen
-        seen = True
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, note)
+    kept = _Kept()
+    signal.signal(signal.SIGINT, kept)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    if seen:
-        raise KeyboardInterrupt
+        signal.signal(signal.SIGINT, before)
+    kept.check()
 
 
-def _python_handles() -> bool:
-    """This is the main thread, and Ctrl-C has Python's own handler."""
-    main = threading.current_thread() is threading.main_thread()
-    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+def _handler() -> Callable[[int, FrameType | None], object] | None:
+    """The handler of Ctrl-C if it is Python's own or one of ours, in the main thread."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread():
+        return None
+    if handler is signal.default_int_handler or isinstance(handler, _Kept):
+        return handler
+    return None

@@ -12,6 +12,7 @@ from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.arguments import conversations, per_prompt
 from framework.engine.build import build_engine
 from framework.engine.defaults import default_sampling
+from framework.engine.interrupt import kept_interrupt
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.progress import GenerationProgress
 from framework.engine.prompts import Prompt, split_prompts
@@ -234,7 +235,7 @@ class LLM:
         done: list[RequestOutput] = []
         try:
             client.add(requests)
-            with GenerationProgress(len(ids), show=show) as progress:
+            with kept_interrupt(), GenerationProgress(len(ids), show=show) as progress:
                 for request_id in ids:
                     while (output := client.take(request_id)) is None:
                         client.advance()

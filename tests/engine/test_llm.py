@@ -213,6 +213,34 @@ def test_an_interrupt_ends_the_requests_of_the_call_and_no_step():
         assert texts(llm.generate("next", LONG)) == [["next"]]
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_that_python_drops_still_ends_the_call():
+    """An exception in a callback of the garbage collector is printed and forgotten."""
+    import gc
+
+    sent = []
+
+    def interrupt(phase, info):
+        if not sent and phase == "start":
+            sent.append(True)
+            signal.raise_signal(signal.SIGINT)
+
+    with echo(plugin_options={"executor.echo.delay": 0.01}) as llm:
+        advance = llm._engine.client.advance
+
+        def advance_then_collect():
+            advance()
+            gc.callbacks.append(interrupt)
+            gc.collect()
+            gc.callbacks.remove(interrupt)
+
+        llm._engine.client.advance = advance_then_collect
+        with pytest.raises(KeyboardInterrupt):
+            llm.generate(["x" * 120] * 3, LONG)
+        assert sent
+        assert not llm._engine.client.core.has_work()
+
+
 def test_a_fault_in_a_step_ends_everything_with_one_error(monkeypatch):
     with echo() as llm:
         stream = llm.stream("a long text", LONG)
