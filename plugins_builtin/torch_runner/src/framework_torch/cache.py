@@ -67,7 +67,7 @@ class KvCache:
                 self.layers[name] = LayerCache(
                     group=index,
                     backend=backend,
-                    view=slab.view(getattr(torch, layout.dtype)).unflatten(1, layout.shape[1:]),
+                    view=slab.view(getattr(torch, layout.dtype)).view(layout.shape),
                     params=layers[name].params,
                     head_size_v=getattr(group.spec, "head_size_v", 0),
                 )

@@ -73,7 +73,7 @@ class Driver:
     layout: CacheLayoutName = "page_outermost"
     step: int = 0
     requests: dict[int, Known] = field(default_factory=dict)
-    pending: dict[str, list] = field(default_factory=lambda: {"admitted": [], "released": []})
+    pending: dict[str, list[Any]] = field(default_factory=lambda: {"admitted": [], "released": []})
     groups: tuple[CacheGroup, ...] = ()
 
     def bind(self, info: Any) -> None:
