@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.step import I32, AdmittedRequest, KvOp, PageUpdates, StepPlan
+from framework.core.kv.allocation import Growth
 
 if TYPE_CHECKING:
-    from framework.core.kv.manager import Allocation, Growth
+    from framework.core.kv.allocation import Allocation, Growths
     from framework.core.state import CoreState
 
 Counts = npt.NDArray[np.int64]
@@ -27,7 +28,7 @@ class StepDraft:
         self._slots: list[Counts] = []
         self._tokens: list[Counts] = []
         self._admitted: list[AdmittedRequest] = []
-        self._growths: list[Growth] = []
+        self._growths: list[Growth | Growths] = []
         self._ops: list[KvOp] = []
         self._fresh: list[int] = []
 
@@ -96,11 +97,18 @@ class StepDraft:
         kv = state.kv
         rows: list[list[_Entry]] = [[] for _ in range(kv.num_groups)]
         for growth in (*kv.take_drops(), *self._growths):
-            rows[growth.group].append((growth.slot, growth.start, growth.ids, False))
-        for group, own in enumerate(rows):
+            if isinstance(growth, Growth):
+                rows[growth.group].append((growth.slot, growth.start, growth.ids, False))
+            else:
+                slots, starts = growth.slots.tolist(), growth.starts.tolist()
+                own = zip(slots, starts, growth.ids, strict=True)
+                rows[growth.group].extend((slot, at, (page,), False) for slot, at, page in own)
+        for group, entries in enumerate(rows):
             for slot in self._fresh:
-                own.append((slot, 0, kv.tables[group, slot, : kv.held[group, slot]].tolist(), True))
-        return tuple(_ragged(own) for own in rows)
+                entries.append(
+                    (slot, 0, kv.tables[group, slot, : kv.held[group, slot]].tolist(), True)
+                )
+        return tuple(_ragged(entries) for entries in rows)
 
 
 def _ragged(rows: Sequence[_Entry]) -> PageUpdates:

@@ -21,8 +21,6 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from framework.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -93,9 +91,7 @@ class PageHasher:
             return hashes
         width = self.unit * 4
         first = len(hashes)
-        data = np.ascontiguousarray(
-            tokens[first * self.unit : count * self.unit], dtype="<i4"
-        ).tobytes()
+        data = tokens[first * self.unit : count * self.unit].tobytes()
         digest = self._digest
         last = hashes[-1] if hashes else self.first_input(request)
         for start in range(0, (count - first) * width, width):
