@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from framework.cli import bench_options as options
 from framework.cli.context import registry_of, root_options
 from framework.cli.plugins import show_table
 from framework.errors import ConfigError
@@ -21,70 +23,36 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Benchmarks that need no model.", no_args_is_help=True)
 
-LENGTH_HELP = "TOKENS or a distribution (uniform:LOW:HIGH, normal:MEAN:DEVIATION, lognormal:\
-MEDIAN:SIGMA, exponential:MEAN); TENANT=... for one tenant."
-MOST_PAGES = 2**22
-
-Output = Annotated[Path | None, typer.Option("--json", help="Write the result to this file.")]
-
 
 @app.command()
 def schedule(
     context: typer.Context,
-    arrivals: Annotated[
-        Path | None,
-        typer.Option(
-            help='A file of lines {"arrival": SECONDS, "prompt": TOKENS, "output": TOKENS, '
-            '"tenant": NAME, "priority": INTEGER}; the last two may be left out.'
-        ),
-    ] = None,
-    rate: Annotated[
-        float, typer.Option(help="Requests per second; inf: all at once.", min=1e-6)
-    ] = 10.0,
-    num_requests: Annotated[
-        int, typer.Option(help="Requests, floods not counted.", min=0, max=2**22)
-    ] = 1000,
-    burstiness: Annotated[
-        float, typer.Option(help="1: Poisson; less: bursts; more: steadier.", min=1e-3, max=1e6)
-    ] = 1.0,
-    tenants: Annotated[
-        str, typer.Option(metavar="NAME[:SHARE],...", help="Tenants and their parts of the rate.")
-    ] = "default",
-    flood: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TENANT:COUNT@SECONDS", help="Requests that come all at once."),
-    ] = None,
-    prompt_len: Annotated[list[str] | None, typer.Option(help=LENGTH_HELP)] = None,
-    output_len: Annotated[list[str] | None, typer.Option(help=LENGTH_HELP)] = None,
-    policy: Annotated[
-        str, typer.Option(metavar="NAME[,NAME...]", help="Scheduling policies to compare.")
-    ] = "fcfs",
-    max_num_seqs: Annotated[int, typer.Option(min=1, max=2**16)] = 256,
-    max_num_batched_tokens: Annotated[int, typer.Option(min=1, max=2**30)] = 2048,
-    num_pages: Annotated[int, typer.Option(help="Cache pages.", min=2, max=MOST_PAGES)] = 32_768,
-    page_size: Annotated[int, typer.Option(help="Tokens per page.", min=1, max=2**16)] = 16,
-    loop_depth: Annotated[int, typer.Option(help="Steps in flight.", min=1, max=2)] = 1,
-    cost: Annotated[
-        str, typer.Option(help="base_us=..., token_us=..., row_us=..., context_us=... of a step.")
-    ] = "",
-    slo_ttft: Annotated[
-        float | None, typer.Option(help="Seconds to the first token, at most.", min=0.0)
-    ] = None,
-    slo_itl: Annotated[
-        float | None,
-        typer.Option(help="Seconds between tokens, at most, mean of a request.", min=0.0),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1)] = 0,
-    json_file: Output = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw TTFT by tenant and policy (.png, .svg, .pdf).")
-    ] = None,
+    arrivals: options.Arrivals = None,
+    rate: options.Rate = 10.0,
+    num_requests: options.NumRequests = 1000,
+    burstiness: options.Burstiness = 1.0,
+    tenants: options.Tenants = "default",
+    flood: options.Flood = None,
+    prompt_len: options.Lengths = None,
+    output_len: options.Lengths = None,
+    policy: options.Policies = "fcfs",
+    max_num_seqs: options.MaxNumSeqs = 256,
+    max_num_batched_tokens: options.MaxNumBatchedTokens = 2048,
+    num_pages: options.NumPages = 32_768,
+    page_size: options.PageSize = 16,
+    loop_depth: options.LoopDepth = 1,
+    cost: options.Cost = "",
+    slo_ttft: options.SloTtft = None,
+    slo_itl: options.SloItl = None,
+    seed: options.Seed = 0,
+    json_file: options.Output = None,
+    plot: options.Plot = None,
 ) -> None:
     """Play a trace of requests through the scheduler on a virtual clock: what would users of
     each policy see?  Nothing is computed; a step takes what --cost says."""
-    from framework.bench import arguments, measure
+    from framework.bench.arguments import make_trace
     from framework.bench.cost import StepCost
-    from framework.bench.report import as_json, check_folder, table, write_json
+    from framework.bench.measure import Objective
     from framework.bench.simulate import SimulationConfig
 
     config = SimulationConfig(
@@ -95,45 +63,53 @@ def schedule(
         page_size=page_size,
         loop_depth=loop_depth,
     )
-    objective = measure.Objective(ttft=slo_ttft, itl=slo_itl)
+    objective = Objective(ttft=slo_ttft, itl=slo_itl)
+    _check_files(json_file, plot)
+    made = {
+        "rate": rate,
+        "num_requests": num_requests,
+        "burstiness": burstiness,
+        "tenants": tenants,
+        "flood": flood or [],
+        "prompt_len": prompt_len or ["512"],
+        "output_len": output_len or ["128"],
+        "seed": seed,
+    }
+    trace, source = make_trace(arrivals, made=made, given=_given(context))
+    policies = _policies(context, policy)
+    runs = [_play(name, instance, trace, config, objective) for name, instance in policies]
+    settings = {**source, **asdict(config), "slo": asdict(objective), "policy": policy}
+    _tell(context, trace, runs, settings, json_file, plot)
+
+
+def _check_files(json_file: Path | None, plot: Path | None) -> None:
+    """Find out before the work whether its results can be written."""
+    from framework.bench.plot import check_plot
+    from framework.bench.report import check_folder
+
     if json_file is not None:
         check_folder(json_file)
     if plot is not None:
-        from framework.bench.plot import check_plot
-
         check_plot(plot)
-    trace, source = arguments.make_trace(
-        arrivals,
-        made={
-            "rate": rate,
-            "num_requests": num_requests,
-            "burstiness": burstiness,
-            "tenants": tenants,
-            "flood": flood or [],
-            "prompt_len": prompt_len or ["512"],
-            "output_len": output_len or ["128"],
-            "seed": seed,
-        },
-        given=_given(context),
-    )
-    runs = [
-        _play(name, instance, trace, config, objective)
-        for name, instance in _policies(context, policy)
-    ]
+
+
+def _tell(
+    context: typer.Context,
+    trace: Trace,
+    runs: Sequence[PolicyRun],
+    settings: Mapping[str, Any],
+    json_file: Path | None,
+    plot: Path | None,
+) -> None:
+    from framework.bench.plot import plot as draw
+    from framework.bench.report import as_json, table, write_json
+
     show_table(table(runs))
     if json_file is not None:
-        settings = {
-            **source,
-            **asdict(config),
-            "slo": asdict(objective),
-            "policy": policy,
-            "plugins": root_options(context).plugins,
-            "plugin_options": root_options(context).options,
-        }
-        write_json(json_file, as_json(runs, settings))
+        root = root_options(context)
+        plugins = {"plugins": root.plugins, "plugin_options": root.options}
+        write_json(json_file, as_json(runs, {**settings, **plugins}))
     if plot is not None:
-        from framework.bench.plot import plot as draw
-
         draw(plot, trace, runs)
 
 
@@ -202,7 +178,7 @@ def core(
     peer_script: Annotated[
         Path | None, typer.Option(help="Prints the peer's figures as JSON lines.")
     ] = None,
-    json_file: Output = None,
+    json_file: options.Output = None,
 ) -> None:
     """Measure what the engine core itself costs per step and per request, in microseconds."""
     from framework.bench.core import as_json, measure, run_peer, table

@@ -40,12 +40,13 @@ def test_goldens_are_enough_clear_and_longer_than_the_window(gemma_goldens):
 
 
 def test_a_sample_equals_transformers_within_and_beyond_the_window(gemma, gemma_goldens):
-    """One short prompt beside the longest one; then all pages are given back."""
+    """One short prompt beside one of more than 600 tokens; then all pages are given back."""
     tokenizer = gemma.get_tokenizer()
     for row in gemma_goldens:
         assert tokenizer.encode(row["text"]) == row["prompt"], row["text"]
-    rows = [gemma_goldens[1], max(gemma_goldens, key=lambda row: len(row["prompt"]))]
-    check(rows, ask(gemma, rows, 8), 8)
+    rows = [gemma_goldens[1], gemma_goldens[-1]]
+    assert len(rows[1]["prompt"]) > 600
+    check(rows, ask(gemma, rows, 6), 6)
     assert gemma.stats.pages_used == 0
     gemma.check_integrity()
 
