@@ -169,7 +169,7 @@ class EngineCore:
         """What participants know only now; rows without what they need are dropped."""
         if not self._state.hub.any:
             return NOTHING_LATE
-        late = self._state.hub.late(plan, self._updater.live_requests(plan))
+        late = self._state.hub.late(plan, self._updater.live(plan)[1])
         self._end_failed()
         return late
 

@@ -22,7 +22,7 @@ from framework.core.step_draft import StepDraft
 
 if TYPE_CHECKING:
     from framework.contracts.step import StepPlan
-    from framework.core.kv.allocation import Allocation
+    from framework.core.kv.manager import Allocation
     from framework.core.state import CoreState
 
 Counts = npt.NDArray[np.int64]
@@ -122,16 +122,9 @@ class Scheduler:
         waits for pages behind the fence."""
         state = self._state
         lacking = (take > 0) & (state.slots.planned[order] + take > state.kv.room[order])
-        rows = np.flatnonzero(lacking)
-        if not len(rows):
-            return [], False
-        planned = state.slots.planned[order[rows]]
-        together = state.kv.reserve_all(order[rows], planned + take[rows])
-        if together is not None:
-            return [together], False
         allocations: list[Allocation] = []
         last = len(order) - 1
-        for index in rows.tolist():
+        for index in np.flatnonzero(lacking).tolist():
             if index > last:
                 break
             slot = int(order[index])

@@ -28,8 +28,7 @@ class SlotTable:
     length: ids present.  known: ids present or sure to come from steps in flight.
     planned: tokens whose computation was planned.  confirmed: computed for certain.
     limit: prompt and output tokens at most.  cap: tokens that are ever computed (the last
-    sampled one never is).  ids, cached: of the request, for outputs.  in_flight: steps in
-    flight.  attended: a participant looks on.
+    sampled one never is).  in_flight: steps in flight.  attended: a participant looks on.
     """
 
     def __init__(self, num_slots: int, max_len: int) -> None:
@@ -55,8 +54,6 @@ class SlotTable:
         self.num_drafts = np.zeros(num_slots, np.int64)
         self.drafts: list[list[int]] = [[] for _ in range(num_slots)]
         self.requests: list[Request | None] = [None] * num_slots
-        self.ids = np.full(num_slots, "", object)
-        self.cached = np.zeros(num_slots, np.int32)
         self.free = list(range(num_slots - 1, -1, -1))
 
     def take(self, request: Request, computed: int) -> int:
@@ -66,7 +63,6 @@ class SlotTable:
         count = len(tokens)
         request.slot = slot
         self.requests[slot] = request
-        self.ids[slot] = request.id
         self.tokens[slot, :count] = tokens
         self.length[slot] = self.known[slot] = count
         self.planned[slot] = self.confirmed[slot] = computed

@@ -104,7 +104,6 @@ class CoreState:
             request.cached = match.tokens
             self.counters.prefix_queries += len(request.tokens)
             self.counters.prefix_hits += match.tokens
-        self.slots.cached[slot] = request.cached or 0
         return slot
 
     def start(self, slot: int) -> None:

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.step import I32, AdmittedRequest, KvOp, PageUpdates, StepPlan
-from framework.core.kv.allocation import Growth
 
 if TYPE_CHECKING:
-    from framework.core.kv.allocation import Allocation, Growths
+    from framework.core.kv.manager import Allocation, Growth
     from framework.core.state import CoreState
 
 Counts = npt.NDArray[np.int64]
@@ -28,7 +27,7 @@ class StepDraft:
         self._slots: list[Counts] = []
         self._tokens: list[Counts] = []
         self._admitted: list[AdmittedRequest] = []
-        self._growths: list[Growth | Growths] = []
+        self._growths: list[Growth] = []
         self._ops: list[KvOp] = []
         self._fresh: list[int] = []
 
@@ -97,18 +96,11 @@ class StepDraft:
         kv = state.kv
         rows: list[list[_Entry]] = [[] for _ in range(kv.num_groups)]
         for growth in (*kv.take_drops(), *self._growths):
-            if isinstance(growth, Growth):
-                rows[growth.group].append((growth.slot, growth.start, growth.ids, False))
-            else:
-                slots, starts = growth.slots.tolist(), growth.starts.tolist()
-                own = zip(slots, starts, growth.ids, strict=True)
-                rows[growth.group].extend((slot, at, (page,), False) for slot, at, page in own)
-        for group, entries in enumerate(rows):
+            rows[growth.group].append((growth.slot, growth.start, growth.ids, False))
+        for group, own in enumerate(rows):
             for slot in self._fresh:
-                entries.append(
-                    (slot, 0, kv.tables[group, slot, : kv.held[group, slot]].tolist(), True)
-                )
-        return tuple(_ragged(entries) for entries in rows)
+                own.append((slot, 0, kv.tables[group, slot, : kv.held[group, slot]].tolist(), True))
+        return tuple(_ragged(own) for own in rows)
 
 
 def _ragged(rows: Sequence[_Entry]) -> PageUpdates:

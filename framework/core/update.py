@@ -13,7 +13,7 @@ from framework.contracts.messages import EngineOutputs, Finished, PromptPart
 from framework.errors import IntegrityError
 
 if TYPE_CHECKING:
-    from framework.contracts.step import I32, Logprobs, StepPlan, StepResult
+    from framework.contracts.step import Logprobs, StepPlan, StepResult
     from framework.core.request import Request
     from framework.core.state import CoreState
 
@@ -23,12 +23,11 @@ Rows = npt.NDArray[np.int64]
 @dataclass(slots=True)
 class _Progress:
     """live: rows whose request still owns the slot.  taken: tokens accepted per row.
-    ids, cached: of the requests, by row.  ended: row -> (reason, stop id, error)."""
+    ended: row -> (reason, stop id, error)."""
 
     live: npt.NDArray[np.bool_]
     taken: Rows
-    ids: npt.NDArray[np.object_]
-    cached: I32
+    requests: list[Request | None]
     ended: dict[int, tuple[Literal["stop", "length", "error"], int | None, str | None]] = field(
         default_factory=dict
     )
@@ -50,11 +49,10 @@ class Updater:
             for slot in state.kv.invalidate(result.invalid_pages.tolist()):
                 state.preempt(slot, self._clock())
         progress = self._begin(plan)
-        if state.hub.any:
-            state.hub.absorb(result, self.live_requests(plan))
+        state.hub.absorb(result, progress.requests)
         self._count(plan, result, progress)
         self._append(plan, result, progress)
-        prompt = self._prompt_logprobs(plan, result, progress)
+        prompt = self._prompt_logprobs(result, progress)
         self._end_scored(plan, progress)
         for row, sentence in result.errors.items():
             if progress.live[row]:
@@ -66,20 +64,19 @@ class Updater:
         state.pass_fence()
         return self._outputs(plan, result, progress, prompt)
 
-    def live_requests(self, plan: StepPlan) -> list[Request | None]:
-        """The request of each row that still owns its slot; None for others."""
+    def live(self, plan: StepPlan) -> tuple[npt.NDArray[np.bool_], list[Request | None]]:
+        """Rows whose request still owns its slot, and the request of each; None for others."""
         table = self._state.slots
         live = table.generation[plan.slots] == plan.generations
-        return [
+        requests = [
             table.requests[slot] if alive else None
             for slot, alive in zip(plan.slots.tolist(), live.tolist(), strict=True)
         ]
+        return live, requests
 
     def _begin(self, plan: StepPlan) -> _Progress:
-        table, slots = self._state.slots, plan.slots
-        live = table.generation[slots] == plan.generations
-        taken = np.zeros(len(live), np.int64)
-        return _Progress(live, taken, table.ids[slots], table.cached[slots])
+        live, requests = self.live(plan)
+        return _Progress(live, np.zeros(len(live), np.int64), requests)
 
     def _count(self, plan: StepPlan, result: StepResult, progress: _Progress) -> None:
         """Drafts that were refused were computed in vain."""
@@ -132,14 +129,12 @@ class Updater:
         for row in np.flatnonzero(done).tolist():
             progress.ended.setdefault(row, ("length", None, None))
 
-    def _prompt_logprobs(
-        self, plan: StepPlan, result: StepResult, progress: _Progress
-    ) -> list[PromptPart]:
+    def _prompt_logprobs(self, result: StepResult, progress: _Progress) -> list[PromptPart]:
         """Kept with the request: recomputed positions are not reported twice."""
         parts = []
         for part in result.prompt_logprobs:
-            request = self._state.slots.requests[plan.slots[part.row]]
-            if request is None or not progress.live[part.row]:
+            request = progress.requests[part.row]
+            if request is None:
                 continue
             skip = request.prompt_logprobs_done - part.start
             count = len(part.logprobs)
@@ -170,8 +165,7 @@ class Updater:
         slots, unit = plan.slots, state.kv.unit
         full = state.slots.confirmed[slots] // unit > state.kv.seen[slots] // unit
         for row in np.flatnonzero(progress.live & full).tolist():
-            slot = int(slots[row])
-            request = state.slots.requests[slot]
+            request, slot = progress.requests[row], int(slots[row])
             if request is not None and progress.ended.get(row, ("",))[0] != "error":
                 confirmed = int(min(state.slots.confirmed[slot], state.slots.length[slot]))
                 state.kv.commit(request, slot, state.slots.tokens[slot], confirmed)
@@ -184,21 +178,17 @@ class Updater:
         prompt: list[PromptPart],
     ) -> EngineOutputs:
         state = self._state
-        outside, state.ended = state.ended, []
         spoken = progress.taken > 0
         spoken[[*progress.ended, *(part.row for part in prompt)]] = True
-        kept = _kept(result, progress)
-        logprobs, logprob_tokens = _kept_logprobs(result, kept)
         rows = np.flatnonzero(spoken)
         place = np.cumsum(spoken) - 1
+        requests = [progress.requests[row] for row in rows.tolist()]
+        outside, state.ended = state.ended, []
         offsets = np.zeros(len(rows) + len(outside) + 1, np.int32)
-        np.cumsum(progress.taken[rows], out=offsets[1 : len(rows) + 1])
+        offsets[1 : len(rows) + 1] = np.cumsum(progress.taken[rows])
         offsets[len(rows) + 1 :] = offsets[len(rows)]
-        ids, cached = progress.ids[rows].tolist(), progress.cached[rows]
-        if outside:
-            ids += [end.request.id for end in outside]
-            more = [end.request.cached or 0 for end in outside]
-            cached = np.concatenate([cached, np.array(more, np.int32)])
+        kept = _kept(result, progress)
+        logprobs, logprob_tokens = _kept_logprobs(result, kept)
         finished = [
             Finished(row=int(place[row]), reason=reason, stop=stop, error=error)
             for row, (reason, stop, error) in progress.ended.items()
@@ -207,9 +197,10 @@ class Updater:
             Finished(row=len(rows) + index, reason=end.reason, error=end.error)
             for index, end in enumerate(outside)
         ]
+        everyone = [r for r in requests if r is not None] + [end.request for end in outside]
         return EngineOutputs(
             step_id=plan.step_id,
-            request_ids=tuple(ids),
+            request_ids=tuple(request.id for request in everyone),
             token_offsets=offsets,
             token_ids=result.token_ids[kept],
             logprobs=logprobs,
@@ -219,7 +210,7 @@ class Updater:
                 for p in prompt
             ),
             finished=tuple(finished),
-            cached=cached,
+            cached=np.array([request.cached or 0 for request in everyone], np.int32),
             stats=state.stats(),
         )
 

@@ -21,6 +21,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from framework.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -91,7 +93,9 @@ class PageHasher:
             return hashes
         width = self.unit * 4
         first = len(hashes)
-        data = tokens[first * self.unit : count * self.unit].tobytes()
+        data = np.ascontiguousarray(
+            tokens[first * self.unit : count * self.unit], dtype="<i4"
+        ).tobytes()
         digest = self._digest
         last = hashes[-1] if hashes else self.first_input(request)
         for start in range(0, (count - first) * width, width):

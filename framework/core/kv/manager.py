@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from framework.contracts.step import KvOp
-from framework.core.kv.allocation import NOTHING, Allocation, Counts, Growth, Growths
 from framework.core.kv.hashing import PageHasher, choose_digest
 from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import NULL_PAGE, PagePool
@@ -22,6 +23,28 @@ if TYPE_CHECKING:
     from framework.core.request import Request
 
 ENDLESS = np.iinfo(np.int64).max
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """New entries of one slot's page table in one group, from index `start` on."""
+
+    group: int
+    slot: int
+    start: int
+    ids: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What `reserve` did: entries for the runner's tables, and page operations to do first."""
+
+    growths: Sequence[Growth] = ()
+    ops: Sequence[KvOp] = ()
+
+
+NOTHING = Allocation()
 
 
 class KVManager:
@@ -167,43 +190,6 @@ class KVManager:
                 ops.append(KvOp(kind, group, source, ids[0]))  # type: ignore[arg-type]
         self._set_room(slot)
         return Allocation(growths, ops)
-
-    def reserve_all(self, slots: Counts, tokens: Counts) -> Allocation | None:
-        """`reserve` for all of `slots` at one time, where no more than one page each and
-        group is lacking: what happens in plain decode steps.  None, without effect, if it is
-        not so simple or pages are lacking."""
-        if self._border is not None:
-            return None
-        counts = [
-            np.zeros(len(slots), np.int64)
-            if manager.by_encoder
-            else -(-tokens // group.page_tokens) - self.held[index, slots]
-            for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True))
-        ]
-        total = sum(int(count.sum()) for count in counts)
-        if total > self.pool.num_free or any(count.max(initial=0) > 1 for count in counts):
-            return None
-        ids = self.pool.allocate(total)
-        growths = []
-        for group, count in enumerate(counts):
-            own = slots[count > 0]
-            starts = self.held[group, own]
-            new, ids = ids[: len(own)], ids[len(own) :]
-            self.tables[group, own, starts] = new
-            self.held[group, own] = starts + 1
-            growths.append(Growths(group, own, starts, new))
-        self.room[slots] = np.min(
-            [
-                np.full(len(slots), ENDLESS)
-                if manager.by_encoder
-                else self.held[index, slots] * group.page_tokens
-                for index, (group, manager) in enumerate(
-                    zip(self.groups, self._managers, strict=True)
-                )
-            ],
-            axis=0,
-        )
-        return Allocation(growths)
 
     def commit(self, request: Request, slot: int, tokens: I32, confirmed: int) -> None:
         """The first `confirmed` tokens are in the cache for certain: full pages get names,
