@@ -261,9 +261,9 @@ class EngineCore:
         )
         match = state.kv.match(Request(entry, 0, 0.0, 0), len(tokens))
         self._pins += 1
-        state.kv.pin(self._pins, match)
-        if state.kv.num_pinned + state.kv.most_pages(self.max_model_len) >= state.kv.pool.num_pages:
-            state.kv.unpin(self._pins)
+        state.kv.pins.pin(self._pins, match)
+        if len(state.kv.pins) + state.kv.most_pages(self.max_model_len) >= state.kv.pool.num_pages:
+            state.kv.pins.unpin(self._pins)
             raise InputError(
                 "the prefix is too long to be pinned",
                 parameter="tokens",
@@ -275,7 +275,7 @@ class EngineCore:
 
     def unpin_prefix(self, key: int) -> bool:
         """Let a pinned prefix go; False if the key is unknown."""
-        return self._state.kv.unpin(key)
+        return self._state.kv.pins.unpin(key)
 
     def take_kv_events(self) -> list[KVEvent]:
         """Changes of the prefix cache since the last call (`enable_kv_events`)."""

@@ -15,6 +15,11 @@ class Fence:
         self._held: list[tuple[list[Callable[[], bool]], list[int]]] = []
 
     @property
+    def busy(self) -> bool:
+        """Something is held back."""
+        return bool(self._slots or self._pages or self._held)
+
+    @property
     def num_slots(self) -> int:
         return len(self._slots)
 

@@ -3,43 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from framework.contracts.scheduling_policy import RequestArrays
+from framework.core.line import FixedLine, Line, MovingLine
 from framework.core.request import Request, Status
 
 if TYPE_CHECKING:
     from framework.contracts.scheduling_policy import SchedulingPolicy
-
-
-def request_arrays(
-    requests: Sequence[Request], now: float, tenants: Sequence[str]
-) -> RequestArrays:
-    """The view a policy gets of requests without a slot."""
-
-    def column(values: Iterator[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.fromiter(values, np.int64, len(requests))
-
-    return RequestArrays(
-        arrival=column(r.arrival for r in requests),
-        arrived_at=np.fromiter((r.arrived_at for r in requests), np.float64, len(requests)),
-        priority=column(r.input.priority for r in requests),
-        tenant=column(r.tenant for r in requests),
-        prompt=column(r.num_prompt for r in requests),
-        known=column(len(r.tokens) for r in requests),
-        limit=column(r.input.max_total for r in requests),
-        computed=np.zeros(len(requests), np.int64),
-        now=now,
-        tenant_names=tenants,
-    )
-
-
-def _order(request: Request) -> tuple[float, int]:
-    return request.key, request.arrival
 
 
 class WaitingQueue:
@@ -52,10 +23,9 @@ class WaitingQueue:
     def __init__(
         self, policy: SchedulingPolicy, tenants: Sequence[str], timeout: float | None
     ) -> None:
-        self._policy = policy
-        self._tenants = tenants
         self._timeout = timeout
-        self._line: list[Request] = []
+        make = FixedLine if policy.keys_are_fixed else MovingLine
+        self._line: Line = make(policy, tenants)
         self._aside: dict[str, tuple[Request, Callable[[], bool], str]] = {}
         self._deadlines: list[tuple[float, int, bool, Request]] = []
 
@@ -66,6 +36,11 @@ class WaitingQueue:
         yield from self._line
         for request, _, _ in self._aside.values():
             yield request
+
+    @property
+    def busy(self) -> bool:
+        """Somebody waits."""
+        return bool(len(self._line) or self._aside)
 
     @property
     def num_in_line(self) -> int:
@@ -80,10 +55,8 @@ class WaitingQueue:
 
     def add(self, request: Request, now: float) -> None:
         """Into the line."""
-        if self._policy.keys_are_fixed and not request.preempted:
-            request.key = float(self._policy.keys(request_arrays([request], now, self._tenants))[0])
         request.status = Status.WAITING
-        insort(self._line, request, key=_order)
+        self._line.add(request, now)
 
     def watch(self, request: Request) -> None:
         """End the request if it still waits when its deadline or the queue's limit passes."""
@@ -110,21 +83,21 @@ class WaitingQueue:
         for name in [n for n, (_, wake, _) in self._aside.items() if wake()]:
             request, _, _ = self._aside.pop(name)
             self.add(request, now)
-        if self._line and not self._policy.keys_are_fixed:
-            keys = self._policy.keys(request_arrays(self._line, now, self._tenants))
-            for request, key in zip(self._line, keys.tolist(), strict=True):
-                request.key = key
-            self._line.sort(key=_order)
+        if len(self._line):
+            self._line.refresh(now)
 
     def first(self) -> Request | None:
-        return self._line[0] if self._line else None
+        return self._line.first()
 
     def pop_first(self) -> Request:
-        return self._line.pop(0)
+        request = self._line.first()
+        assert request is not None
+        self._line.remove(request)
+        return request
 
     def put_aside(self, wake: Callable[[], bool], reason: str) -> None:
         """The first in line steps out and blocks nobody."""
-        request = self._line.pop(0)
+        request = self.pop_first()
         request.status = Status.ASIDE
         self._aside[request.id] = (request, wake, reason)
 

@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.core.admission import Admitter
+from framework.core.steady import Steady
 from framework.core.step_draft import StepDraft
 
 if TYPE_CHECKING:
     from framework.contracts.step import StepPlan
-    from framework.core.kv.manager import Allocation
+    from framework.core.kv.allocation import Allocation
     from framework.core.state import CoreState
 
 Counts = npt.NDArray[np.int64]
@@ -36,10 +37,23 @@ class Scheduler:
         self._clock = clock
         self._order: Counts = np.zeros(0, np.int64)
         self._admitter = Admitter(state)
+        # Participants, drafts and policies whose keys move must be asked in every step.
+        self._may_be_steady = (
+            state.policy.keys_are_fixed
+            and not state.accounts
+            and not state.hub.any
+            and not state.config.max_drafts
+        )
 
     def schedule(self) -> StepPlan | None:
         """The next step, or None when there is nothing that could be computed now."""
-        state, now = self._state, self._clock()
+        state = self._state
+        if state.steady is not None:
+            plan = state.steady.plan()
+            if plan is not None:
+                return plan
+            state.steady = None
+        now, settled = self._clock(), not state.order_changed
         state.pass_fence()
         for request, reason in state.queue.overdue(now):
             state.end(request, "error", reason)
@@ -54,6 +68,9 @@ class Scheduler:
         if draft.empty:
             return None
         plan = draft.seal(state)
+        # With somebody coming or leaving in every step, looking ahead would be in vain.
+        if settled and self._may_be_steady:
+            state.steady = Steady.after(state, plan)
         state.account(plan, now)
         return plan
 
@@ -67,7 +84,10 @@ class Scheduler:
         if not len(order):
             return False
         want = np.minimum(self._wanted(order), draft.budget)
-        for index in np.flatnonzero(state.slots.attended[order] & (want > 0)).tolist():
+        attended: list[int] = []
+        if state.hub.any:
+            attended = np.flatnonzero(state.slots.attended[order] & (want > 0)).tolist()
+        for index in attended:
             request = state.slots.requests[order[index]]
             assert request is not None
             start = int(state.slots.planned[order[index]])
@@ -75,15 +95,21 @@ class Scheduler:
         # After the limits, so that what one may not use others get.
         take = self._within_budget(want, draft)
         before = state.counters.preemptions
-        allocations, short = self._reserve(order, take, now)
+        allocations, short = self._reserve(draft, order, take, now)
         rows = take > 0
-        draft.add(order[rows], take[rows], allocations)
+        if rows.all():
+            draft.add(order, take, allocations)
+        else:
+            draft.add(order[rows], take[rows], allocations)
         return short or state.counters.preemptions != before
 
     def _wanted(self, slots: Counts) -> Counts:
         """Tokens that each request could compute now."""
         table = self._state.slots
-        target = np.minimum(table.known[slots] + table.num_drafts[slots], table.cap[slots])
+        target = table.known[slots]
+        if self._state.config.max_drafts:
+            target = target + table.num_drafts[slots]
+        target = np.minimum(target, table.cap[slots])
         planned = table.planned[slots]
         want: Counts = target - planned
         if self._state.config.max_drafts:
@@ -111,20 +137,31 @@ class Scheduler:
     @staticmethod
     def _within_budget(want: Counts, draft: StepDraft) -> Counts:
         """The first get all they want; the one at the border gets what is left."""
-        before = np.cumsum(want) - want
-        granted: Counts = np.clip(draft.budget - before, 0, want)
+        granted = want
+        ends = np.cumsum(want)
+        if len(ends) and ends[-1] > draft.budget:
+            granted = np.minimum(np.maximum(draft.budget - (ends - want), 0), want)
         if len(granted) > draft.rows:
             granted[np.flatnonzero(granted)[draft.rows :]] = 0
         return granted
 
-    def _reserve(self, order: Counts, take: Counts, now: float) -> tuple[list[Allocation], bool]:
+    def _reserve(
+        self, draft: StepDraft, order: Counts, take: Counts, now: float
+    ) -> tuple[list[Allocation], bool]:
         """Pages for `take`, which is reduced in place where they cannot be had; True if one
         waits for pages behind the fence."""
         state = self._state
-        lacking = (take > 0) & (state.slots.planned[order] + take > state.kv.room[order])
+        ends = state.slots.planned[order] + take
+        lacking = np.flatnonzero((ends > state.kv.room[order]) & (take > 0))
+        if not len(lacking):
+            return [], False
+        blocks = state.kv.reserve_many(order[lacking], ends[lacking])
+        if blocks is not None:
+            draft.add_blocks(blocks)
+            return [], False
         allocations: list[Allocation] = []
         last = len(order) - 1
-        for index in np.flatnonzero(lacking).tolist():
+        for index in lacking.tolist():
             if index > last:
                 break
             slot = int(order[index])
@@ -132,7 +169,7 @@ class Scheduler:
             while (allocation := state.kv.reserve(slot, tokens)) is None:
                 if self._pages_will_come(slot, tokens):
                     # What comes is for this one: nobody behind it may take pages meanwhile.
-                    take[np.flatnonzero(lacking[index:]) + index] = 0
+                    take[lacking[lacking >= index]] = 0
                     return allocations, True
                 take[last] = 0
                 state.preempt(int(order[last]), now)

@@ -54,6 +54,8 @@ class SlotTable:
         self.num_drafts = np.zeros(num_slots, np.int64)
         self.drafts: list[list[int]] = [[] for _ in range(num_slots)]
         self.requests: list[Request | None] = [None] * num_slots
+        self.ids = np.empty(num_slots, object)
+        self.cached = np.zeros(num_slots, np.int32)
         self.free = list(range(num_slots - 1, -1, -1))
 
     def take(self, request: Request, computed: int) -> int:
@@ -77,8 +79,10 @@ class SlotTable:
         self.priority[slot], self.tenant[slot] = entry.priority, request.tenant
         self.num_prompt[slot] = request.num_prompt
         self.key[slot] = request.key
+        self.ids[slot] = entry.request_id
         self._set_stop_ids(slot, entry.stop_ids)
-        self.set_drafts(slot, [])
+        if self.num_drafts[slot]:
+            self.set_drafts(slot, [])
         return slot
 
     def _set_stop_ids(self, slot: int, ids: tuple[int, ...]) -> None:

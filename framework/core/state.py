@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from framework.core.kv.prefix import Match
     from framework.core.participants import ParticipantHub
     from framework.core.slots import SlotTable
+    from framework.core.steady import Steady
 
 
 @dataclass(slots=True)
@@ -78,12 +79,13 @@ class CoreState:
     last_step: int = 0
     done_step: int = 0
     paused: bool = False
-    _accounts: bool = field(init=False)
+    steady: Steady | None = None
+    accounts: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.queue = WaitingQueue(self.policy, self.tenant_names, self.config.queue_timeout)
         # A policy that keeps no account pays nothing for it.
-        self._accounts = type(self.policy).served is not SchedulingPolicy.served
+        self.accounts = type(self.policy).served is not SchedulingPolicy.served
 
     @property
     def steps_in_flight(self) -> int:
@@ -104,6 +106,7 @@ class CoreState:
             request.cached = match.tokens
             self.counters.prefix_queries += len(request.tokens)
             self.counters.prefix_hits += match.tokens
+        self.slots.cached[slot] = request.cached or 0
         return slot
 
     def start(self, slot: int) -> None:
@@ -116,7 +119,7 @@ class CoreState:
 
     def account(self, plan: StepPlan, now: float) -> None:
         """Tell the policy what was planned."""
-        if self._accounts:
+        if self.accounts:
             slots = plan.slots.astype(np.int64)
             view = self.slots.view(slots, now, self.tenant_names)
             self.policy.served(view, plan.num_new.astype(np.int64))
@@ -197,7 +200,7 @@ class CoreState:
             prefix_hits=self.counters.prefix_hits,
             prefix_evictions=pool.evictions,
             prefix_collisions=self.kv.prefix.collisions,
-            pages_pinned=self.kv.num_pinned,
+            pages_pinned=len(self.kv.pins),
             loading=len(self.loading),
             preemptions=self.counters.preemptions,
             waiting_reasons=self.queue.waiting_reasons(),

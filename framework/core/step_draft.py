@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.step import I32, AdmittedRequest, KvOp, PageUpdates, StepPlan
+from framework.contracts.step import (
+    I32,
+    AdmittedRequest,
+    KvOp,
+    PageUpdates,
+    StepPlan,
+    empty_i32,
+)
 
 if TYPE_CHECKING:
-    from framework.core.kv.manager import Allocation, Growth
+    from framework.core.kv.allocation import Allocation, Growth, PageBlock
     from framework.core.state import CoreState
 
 Counts = npt.NDArray[np.int64]
@@ -30,6 +37,7 @@ class StepDraft:
         self._growths: list[Growth] = []
         self._ops: list[KvOp] = []
         self._fresh: list[int] = []
+        self._blocks: list[PageBlock] = []
 
     @property
     def empty(self) -> bool:
@@ -46,6 +54,10 @@ class StepDraft:
         self.budget -= int(tokens.sum())
         self.rows -= len(slots)
 
+    def add_blocks(self, blocks: Sequence[PageBlock]) -> None:
+        """Pages of rows."""
+        self._blocks.extend(blocks)
+
     def admit(self, request: AdmittedRequest, tokens: int, allocation: Allocation) -> None:
         """A request that enters its slot, with a row if it has tokens to compute; its page
         tables are sent whole."""
@@ -58,14 +70,16 @@ class StepDraft:
     def seal(self, state: CoreState) -> StepPlan:
         """The plan.  Counts of its slots move on as if the step had been computed."""
         table = state.slots
-        slots = np.concatenate(self._slots) if self._slots else np.zeros(0, np.int64)
-        new = np.concatenate(self._tokens) if self._tokens else np.zeros(0, np.int64)
-        computed = table.planned[slots]
+        slots = _joined(self._slots)
+        new = _joined(self._tokens)
+        computed, known = table.planned[slots], table.known[slots]
         ends = computed + new
-        drafts = np.maximum(ends - table.known[slots], 0)
-        wants = (ends >= table.known[slots]) & (table.known[slots] < table.limit[slots])
+        wants = (ends >= known) & (known < table.limit[slots])
         draft_ids: list[int] = []
-        if drafts.any():
+        drafts = np.zeros(len(slots), np.int32)
+        if state.config.max_drafts:
+            drafts = np.maximum(ends - known, 0).astype(np.int32)
+        if state.config.max_drafts and drafts.any():
             for slot, count in zip(slots.tolist(), drafts.tolist(), strict=True):
                 draft_ids.extend(table.drafts[slot][:count])
         state.last_step += 1
@@ -80,16 +94,17 @@ class StepDraft:
             released=tuple(state.released),
             pages=self._page_updates(state),
             kv_ops=tuple(self._ops),
-            draft_counts=drafts.astype(np.int32),
-            draft_ids=np.array(draft_ids, np.int32),
+            draft_counts=drafts,
+            draft_ids=np.array(draft_ids, np.int32) if draft_ids else empty_i32(),
             drafts_wanted=state.config.max_drafts,
             features=frozenset(("drafts",)) if draft_ids else frozenset(),
         )
         state.released.clear()
         table.planned[slots] = ends
-        table.known[slots] += wants
+        table.known[slots] = known + wants
         table.in_flight[slots] += 1
-        table.num_drafts[slots] = 0
+        if state.config.max_drafts:
+            table.num_drafts[slots] = 0
         return plan
 
     def _page_updates(self, state: CoreState) -> tuple[PageUpdates, ...]:
@@ -100,17 +115,53 @@ class StepDraft:
         for group, own in enumerate(rows):
             for slot in self._fresh:
                 own.append((slot, 0, kv.tables[group, slot, : kv.held[group, slot]].tolist(), True))
-        return tuple(_ragged(own) for own in rows)
+        return tuple(
+            _ragged(own, [block for block in self._blocks if block.group == group])
+            for group, own in enumerate(rows)
+        )
 
 
-def _ragged(rows: Sequence[_Entry]) -> PageUpdates:
-    def column(values: list[int]) -> I32:
-        return np.array(values, np.int32)
+def _joined(parts: Sequence[Counts]) -> Counts:
+    if len(parts) == 1:
+        return parts[0]
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+NO_UPDATES = PageUpdates(
+    slots=empty_i32(),
+    starts=empty_i32(),
+    counts=empty_i32(),
+    ids=empty_i32(),
+    replace=np.zeros(0, np.bool_),
+)
+
+
+def page_updates(groups: int, blocks: Sequence[PageBlock]) -> tuple[PageUpdates, ...]:
+    """One entry per group."""
+    return tuple(_ragged([], [b for b in blocks if b.group == group]) for group in range(groups))
+
+
+def _ragged(rows: Sequence[_Entry], blocks: Sequence[PageBlock]) -> PageUpdates:
+    if not rows and not blocks:
+        return NO_UPDATES
+    if not rows and len(blocks) == 1:
+        return PageUpdates(
+            slots=blocks[0].slots.astype(np.int32),
+            starts=blocks[0].starts.astype(np.int32),
+            counts=blocks[0].counts.astype(np.int32),
+            ids=blocks[0].ids,
+            replace=np.zeros(len(blocks[0].slots), np.bool_),
+        )
+
+    def column(values: list[int], more: list[npt.NDArray[np.integer]]) -> I32:
+        return np.concatenate([np.array(values, np.int32), *more], dtype=np.int32)
 
     return PageUpdates(
-        slots=column([row[0] for row in rows]),
-        starts=column([row[1] for row in rows]),
-        counts=column([len(row[2]) for row in rows]),
-        ids=column([page for row in rows for page in row[2]]),
-        replace=np.array([row[3] for row in rows], np.bool_),
+        slots=column([row[0] for row in rows], [block.slots for block in blocks]),
+        starts=column([row[1] for row in rows], [block.starts for block in blocks]),
+        counts=column([len(row[2]) for row in rows], [block.counts for block in blocks]),
+        ids=column([p for row in rows for p in row[2]], [block.ids for block in blocks]),
+        replace=np.array(
+            [row[3] for row in rows] + [False] * sum(len(b.slots) for b in blocks), np.bool_
+        ),
     )

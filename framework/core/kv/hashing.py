@@ -70,7 +70,7 @@ class PageHasher:
         self, identity: str, unit: int, digest: Digest = _sha256, root: bytes = b""
     ) -> None:
         self.unit = unit
-        self._digest = digest
+        self.digest = digest
         self._secret = root
         self._identity = identity
         self._epoch = 0
@@ -81,7 +81,7 @@ class PageHasher:
         """The weights changed: nothing hashed before can be hit.  Requests hash anew."""
         self._epoch += 1
         text = f"{self._identity}\0{self.unit}\0{self._epoch}"
-        self._root = self._digest(self._secret + text.encode())
+        self._root = self.digest(self._secret + text.encode())
 
     def extend(self, request: Request, tokens: I32, count: int) -> list[bytes]:
         """Hashes of the first `count` units of `request`, whose known ids are `tokens`.
@@ -96,7 +96,7 @@ class PageHasher:
         data = np.ascontiguousarray(
             tokens[first * self.unit : count * self.unit], dtype="<i4"
         ).tobytes()
-        digest = self._digest
+        digest = self.digest
         last = hashes[-1] if hashes else self.first_input(request)
         for start in range(0, (count - first) * width, width):
             last = digest(last + data[start : start + width])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from framework.contracts.step import KvOp
+from framework.core.kv.allocation import NOTHING, Allocation, Counts, Growth, PageBlock
 from framework.core.kv.hashing import PageHasher, choose_digest
 from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import NULL_PAGE, PagePool
+from framework.core.kv.pins import Pins
 from framework.core.kv.prefix import Match, PrefixIndex
 from framework.errors import IntegrityError
 
@@ -23,28 +23,6 @@ if TYPE_CHECKING:
     from framework.core.request import Request
 
 ENDLESS = np.iinfo(np.int64).max
-Counts = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """New entries of one slot's page table in one group, from index `start` on."""
-
-    group: int
-    slot: int
-    start: int
-    ids: Sequence[int]
-
-
-@dataclass(frozen=True, slots=True)
-class Allocation:
-    """What `reserve` did: entries for the runner's tables, and page operations to do first."""
-
-    growths: Sequence[Growth] = ()
-    ops: Sequence[KvOp] = ()
-
-
-NOTHING = Allocation()
 
 
 class KVManager:
@@ -78,9 +56,10 @@ class KVManager:
         self.held = np.zeros((len(plan.groups), slots), np.int64)
         self.room = np.zeros(slots, np.int64)
         self.seen = np.zeros(slots, np.int64)
+        self._keeps_all = all(manager.keeps_all for manager in self._managers)
         self._cut = np.zeros((len(plan.groups), slots), np.int64)  # end of what was dropped
         self._drops: dict[int, list[Growth]] = {}
-        self._pins: dict[int, list[int]] = {}
+        self.pins = Pins(self.pool)
         self._step_tokens = config.tokens_in_flight
         carriers = [
             group.page_tokens
@@ -89,6 +68,11 @@ class KVManager:
         ]
         # Where a state is kept at the end of each page, steps must end there too.
         self._border = min(carriers) if carriers else None
+
+    @property
+    def has_drops(self) -> bool:
+        """Table entries became the null page, and no plan has told so yet."""
+        return bool(self._drops)
 
     @property
     def num_groups(self) -> int:
@@ -191,6 +175,64 @@ class KVManager:
         self._set_room(slot)
         return Allocation(growths, ops)
 
+    def reserve_many(self, slots: Counts, tokens: Counts) -> list[PageBlock] | None:
+        """Room for tokens[i] tokens altogether of slots[i], by array operations; None, without
+        effect, if pages are lacking or an operation on pages would be needed."""
+        if self._border is not None:
+            return None
+        grouped = []
+        for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
+            if manager.by_encoder:
+                continue
+            start = self.held[index, slots]
+            need = (tokens + (group.page_tokens - 1)) // group.page_tokens - start
+            if need.min() < 1:
+                some = need > 0
+                grouped.append((index, slots[some], start[some], need[some]))
+            else:
+                grouped.append((index, slots, start, need))
+        totals = [int(need.sum()) for _, _, _, need in grouped]
+        if sum(totals) > self.pool.num_free:
+            return None
+        blocks = []
+        for (index, own, start, need), total in zip(grouped, totals, strict=True):
+            if not total:
+                continue
+            ids = np.array(self.pool.allocate(total), np.int32)
+            if total == len(own):
+                self.tables[index, own, start] = ids
+            else:
+                within = np.arange(total) - np.repeat(np.cumsum(need) - need, need)
+                self.tables[index, np.repeat(own, need), np.repeat(start, need) + within] = ids
+            self.held[index, own] = start + need
+            blocks.append(PageBlock(index, own, start, need, ids))
+        room = np.full(len(slots), ENDLESS)
+        for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
+            if not manager.by_encoder:
+                mine = self.held[index, slots] * group.page_tokens
+                room = np.minimum(room, mine)
+        self.room[slots] = room
+        return blocks
+
+    def commit_many(
+        self, requests: Sequence[Request], slots: Counts, tokens: I32, confirmed: Counts
+    ) -> None:
+        """`commit` of several requests.  tokens: all slots' known ids, [slots, length]."""
+        unit = self.unit
+        first = self.seen[slots] // unit
+        alike = len(self.groups) == 1 and self._keeps_all and self.caching
+        if not alike or self.prefix.events is not None or (confirmed // unit - first != 1).any():
+            for request, slot, count in zip(
+                requests, slots.tolist(), confirmed.tolist(), strict=True
+            ):
+                self.commit(request, slot, tokens[slot], count)
+            return
+        columns = (first * unit)[:, None] + np.arange(unit)
+        data = tokens[slots[:, None], columns].astype("<i4", copy=False).tobytes()
+        places = self.tables[0, slots, first].tolist()
+        self.prefix.name_next(requests, first.tolist(), data, places)
+        self.seen[slots] = confirmed
+
     def commit(self, request: Request, slot: int, tokens: I32, confirmed: int) -> None:
         """The first `confirmed` tokens are in the cache for certain: full pages get names,
         pages that are read no more are given back."""
@@ -235,44 +277,18 @@ class KVManager:
         """The content of `pages` was lost: nobody hits them any more.  Returns the slots that
         read them and must compute again; what lies before stays good and can be hit."""
         lost = np.array(sorted(set(pages) - {NULL_PAGE}), np.int32)
-        if len(lost) and not (lost[0] > 0 and lost[-1] < self.pool.num_pages):
-            raise IntegrityError(
-                "the runner reports pages that do not exist",
-                expected=f"ids in [0, {self.pool.num_pages})",
-                found=lost.tolist(),
-            )
         self.pool.forget(lost.tolist())
-        return [
-            slot
-            for slot in np.flatnonzero(self.held.any(axis=0)).tolist()
-            if any(
-                np.isin(self.tables[group, slot, : self.held[group, slot]], lost).any()
-                for group in range(self.num_groups)
-            )
-        ]
+        held = np.flatnonzero(self.held.any(axis=0)).tolist()
+        return [slot for slot in held if self._reads(slot, lost)]
 
-    # Pins
-
-    def pin(self, key: int, match: Match) -> None:
-        """Keep the matched pages whatever happens, until `unpin`."""
-        pages = [page for group in match.pages for page in group if page != NULL_PAGE]
-        self.pool.acquire(pages)
-        self._pins[key] = pages
-
-    def unpin(self, key: int) -> bool:
-        """False if nothing is pinned under `key`."""
-        pages = self._pins.pop(key, None)
-        self.pool.release(pages or ())
-        return pages is not None
-
-    @property
-    def num_pinned(self) -> int:
-        return len({page for pages in self._pins.values() for page in pages})
+    def _reads(self, slot: int, pages: I32) -> bool:
+        tables = zip(self.tables[:, slot], self.held[:, slot].tolist(), strict=True)
+        return any(np.isin(table[:count], pages).any() for table, count in tables)
 
     def check_integrity(self, outside: Iterable[int]) -> None:
         """`outside`: pages that left their slots and were not given back yet."""
         references: dict[int, int] = {}
-        owners: list[Iterable[int]] = [outside, *self._pins.values()]
+        owners: list[Iterable[int]] = [outside, *self.pins.pages()]
         for group in range(self.num_groups):
             for slot in np.flatnonzero(self.held[group]).tolist():
                 owners.append(self.tables[group, slot, : self.held[group, slot]].tolist())

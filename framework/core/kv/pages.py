@@ -49,17 +49,21 @@ class PagePool:
 
     def allocate(self, count: int) -> list[int]:
         """`count` pages with one reference each; the caller checked `num_free`."""
+        if count > self.num_free:
+            raise IntegrityError("the pool was asked for more pages than are free")
+        following, references, hashes = self._next, self.references, self._hash_of
         pages = []
+        page = following[self._end]
         for _ in range(count):
-            page = self._next[self._end]
-            if page == self._end:
-                raise IntegrityError("the pool was asked for more pages than are free")
-            self._unlink(page)
-            self.references[page] = 1
-            if self._hash_of[page] is not None:
+            references[page] = 1
+            if hashes[page] is not None:
                 self.evictions += 1
                 self._forget(page)
             pages.append(page)
+            page = following[page]
+        # All of them leave the list's front at once.
+        following[self._end], self._prev[page] = page, self._end
+        self.num_free -= count
         return pages
 
     def acquire(self, pages: Iterable[int]) -> None:
@@ -118,6 +122,12 @@ class PagePool:
     def forget(self, pages: Iterable[int]) -> None:
         """The content of these pages was lost: nobody may hit it any more."""
         for page in pages:
+            if not 0 < page < self.num_pages:
+                raise IntegrityError(
+                    "pages are reported as lost that do not exist",
+                    expected=f"ids in (0, {self.num_pages})",
+                    found=page,
+                )
             self._forget(page)
 
     def forget_all(self) -> None:

@@ -50,6 +50,7 @@ class PrefixIndex:
             if not manager.by_encoder
         ]
         self._count = len(groups)
+        self._unbroken = all(manager.keeps_all for _, _, manager, _ in self._groups)
         # All groups must be able to end at the same token.
         self.step = math.lcm(*(group.page_tokens for _, group, _, _ in self._groups))
         self.collisions = 0
@@ -64,7 +65,7 @@ class PrefixIndex:
             return self._nothing
         hashes = self.hasher.extend(request, request.tokens, hit // self.hasher.unit)
         found = [
-            [self._find(request, hashes, index, page, width) for page in range(hit // size)]
+            self._look_up(request, hashes, index, hit // size, width)
             for index, width, size in (
                 (index, width, group.page_tokens) for index, group, _, width in self._groups
             )
@@ -92,6 +93,18 @@ class PrefixIndex:
             )
         return tuple(pages)
 
+    def _look_up(
+        self, request: Request, hashes: Sequence[bytes], group: int, pages: int, width: int
+    ) -> list[int | None]:
+        """The place of each page; where a hit is an unbroken run, up to the first miss only."""
+        found: list[int | None] = [None] * pages
+        for page in range(pages):
+            place = self._find(request, hashes, group, page, width)
+            found[page] = place
+            if place is None and self._unbroken:
+                break
+        return found
+
     def _find(
         self, request: Request, hashes: Sequence[bytes], group: int, page: int, width: int
     ) -> int | None:
@@ -111,6 +124,49 @@ class PrefixIndex:
         size = width * self.hasher.unit
         return before + tokens[page * size : (page + 1) * size].tobytes()
 
+    def _name_run(self, request: Request, tokens: I32, table: I32, first: int, last: int) -> None:
+        """Name pages first .. last - 1 of the only group, hashing each on the way."""
+        if last <= first:
+            return
+        size, hashes = self.step, request.hashes
+        if len(hashes) < first:
+            self.hasher.extend(request, tokens, first)
+        data = tokens[first * size : last * size].astype("<i4", copy=False).tobytes()
+        places = table[first:last].tolist()
+        digest, store, width, at = self.hasher.digest, self._pool.store, size * 4, 0
+        before = hashes[first - 1] if first else self.hasher.first_input(request)
+        for unit, place in enumerate(places, start=first):
+            content = before + data[at : at + width]
+            at += width
+            if len(hashes) > unit:
+                before = hashes[unit]
+            else:
+                before = digest(content)
+                hashes.append(before)
+            if place:
+                store(place, before + b"\0", content)
+
+    def name_next(
+        self, requests: Sequence[Request], units: Sequence[int], data: bytes, places: Sequence[int]
+    ) -> None:
+        """Name one page of one unit of each request: unit units[i], whose tokens are the i-th
+        part of `data`, lies in page places[i] of group 0."""
+        width = self.hasher.unit * 4
+        at = 0
+        digest, store = self.hasher.digest, self._pool.store
+        for request, unit, place in zip(requests, units, places, strict=True):
+            hashes = request.hashes
+            before = hashes[unit - 1] if unit else self.hasher.first_input(request)
+            content = before + data[at : at + width]
+            at += width
+            if len(hashes) > unit:
+                name = hashes[unit]
+            else:
+                name = digest(content)
+                hashes.append(name)
+            if place:
+                store(place, name + b"\0", content)
+
     def name(
         self, request: Request, tokens: I32, tables: Sequence[I32], first: int, confirmed: int
     ) -> None:
@@ -118,6 +174,9 @@ class PrefixIndex:
 
         tables: page ids of the request, one row per group.
         """
+        if self._count == 1 and self._unbroken and self.events is None and self._groups:
+            self._name_run(request, tokens, tables[0], first // self.step, confirmed // self.step)
+            return
         hashes = self.hasher.extend(request, tokens, confirmed // self.hasher.unit)
         for index, group, _, width in self._groups:
             size = group.page_tokens
