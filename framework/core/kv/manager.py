@@ -29,9 +29,8 @@ class KVManager:
     """Page tables by slot over one pool.
 
     Life of a request: `match`, `admit` when it takes a slot, `reserve` before each step that
-    needs room, `commit` after it, `leave` at the end.  `leave` returns the pages, which the
-    caller gives back to the pool once no step in flight can touch them.
-
+    needs room, `commit` after it, `leave` at the end, which returns the pages; the caller gives
+    them back to the pool once no step in flight can touch them.
     room: int64 [slots], tokens for which a slot has pages in every group.
     seen: int64 [slots], confirmed tokens for which `commit` was called.
     """
