@@ -13,8 +13,8 @@ from tests.parity.reference import Reference, greedy
 FULL = ("llama", "qwen2", "qwen3", "mistral")
 WINDOWED = ("mistral_window", "qwen2_window", "gemma2", "gemma3")
 NATIVE = (*FULL, *WINDOWED)
-# One without windows, one with a window on all layers, one with both kinds of layers.
-THROUGH_TRANSFORMERS = ("gpt_neox", "phi3", "olmo3")
+# Two without windows, one with a window on all layers, one with both kinds of layers.
+THROUGH_TRANSFORMERS = ("gpt_neox", "olmo2", "phi3", "olmo3")
 VOCABULARY = 260
 OUTPUT_TOKENS, WINDOWED_OUTPUT_TOKENS = 24, 40
 WINDOW = 12
@@ -67,6 +67,7 @@ _MORE: dict[str, dict[str, Any]] = {
         },
     },
     "phi3": {"sliding_window": WINDOW},
+    "olmo2": {},
     "olmo3": {
         "sliding_window": WINDOW,
         "layer_types": ["sliding_attention", "full_attention"],
