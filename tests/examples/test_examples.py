@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parity.tiny import make_tiny
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ("logits_processor", "scheduling_policy", "participant", "kv_cache_spec")
 
@@ -157,17 +159,14 @@ def test_the_cache_spec_is_served_by_its_own_manager_with_bounded_memory(run):
 
 
 def test_the_logits_processor_bans_tokens_of_its_request_alone(run, tmp_path):
+    reference = make_tiny("llama", tmp_path).references[0]
     out = run(
         script=f"""
-        from pathlib import Path
-        from tests.parity.tiny import make_tiny
         from framework import LLM, InputError, SamplingParams
 
-        folder = Path({str(tmp_path)!r})
-        references = make_tiny("llama", folder).references
-        prompt, tokens = references[0].prompt, references[0].tokens
+        prompt, tokens = {reference.prompt!r}, {reference.tokens!r}
         greedy = dict(temperature=0, max_tokens=len(tokens), ignore_eos=True)
-        with LLM(folder, logits_processors=["ban_tokens"], dtype="float32") as llm:
+        with LLM({str(tmp_path)!r}, logits_processors=["ban_tokens"], dtype="float32") as llm:
             banned = SamplingParams(**greedy, extra_args={{"ban_tokens": [tokens[0]]}})
             plain = SamplingParams(**greedy)
             outputs = llm.generate([prompt, prompt], [plain, banned], use_tqdm=False)
@@ -178,8 +177,7 @@ def test_the_logits_processor_bans_tokens_of_its_request_alone(run, tmp_path):
                 llm.generate([prompt], bad, use_tqdm=False)
             except InputError as error:
                 print(error.parameter)
-        """,
-        env={"PYTHONPATH": os.pathsep.join([str(ROOT), *_target(run)])},
+        """
     )
     assert out.split() == ["True", "False", "extra_args"]
 
