@@ -17,6 +17,7 @@ from framework.contracts.messages import EngineInput
 from framework.contracts.sampling import SamplingParams
 from framework.engine.prompts import ParsedPrompt, parse_prompt
 from framework.errors import InputError, UnsupportedError
+from framework.plugins.blame import blaming
 from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class InputProcessor:
                     mend="activate the plugin, for instance LLM(logits_processors=[NAME])",
                 )
         for processor in self._processors.values():
-            processor.validate(sampling)
+            with blaming(processor, "validating a request"):
+                processor.validate(sampling)
 
     def _ids(self, parsed: ParsedPrompt, sampling: SamplingParams) -> list[int]:
         keep = sampling.truncate_prompt_tokens

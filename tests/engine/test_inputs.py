@@ -9,7 +9,7 @@ from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.sampling import SamplingParams
 from framework.engine.inputs import end_of_sequence_ids
 from framework.engine.prompts import split_prompts
-from framework.errors import InputError, UnsupportedError
+from framework.errors import InputError, PluginError, UnsupportedError
 from framework.testing.byte_tokenizer import EOS, STOP_WORD, ByteTokenizer
 
 ONE = SamplingParams()
@@ -235,3 +235,17 @@ def test_one_prompt_and_several_are_told_apart():
     for bad in (None, 5, {"a"}, object()):
         with pytest.raises(InputError, match="prompts"):
             split_prompts(bad)
+
+
+class Careless(LogitsProcessor):
+    def validate(self, sampling):
+        raise KeyError("oops")
+
+    def apply(self, logits, slots, outputs):
+        return
+
+
+def test_a_processor_that_fails_in_validate_is_named(harness):
+    inputs = harness(logits_processors={"careless": Careless()}).inputs
+    with pytest.raises(PluginError, match=r"Careless.*validating a request.*oops"):
+        inputs.process("ab", ONE)
