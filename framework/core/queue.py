@@ -68,15 +68,17 @@ class WaitingQueue:
     def overdue(self, now: float) -> list[tuple[Request, str]]:
         """Requests whose time to wait is over, and why.  The queue's limit does not concern
         those that have run already; they only wait to go on."""
-        late = []
+        late: dict[str, tuple[Request, str]] = {}  # by id: both limits may pass at one time
         while self._deadlines and self._deadlines[0][0] <= now:
             _, _, always, request = heapq.heappop(self._deadlines)
             if request.status in (Status.WAITING, Status.ASIDE):
                 if always:
-                    late.append((request, "the deadline passed while the request was waiting"))
+                    why = "the deadline passed while the request was waiting"
+                    late.setdefault(request.id, (request, why))
                 elif not request.has_run:
-                    late.append((request, f"waited longer than {self._timeout} s in the queue"))
-        return late
+                    why = f"waited longer than {self._timeout} s in the queue"
+                    late.setdefault(request.id, (request, why))
+        return list(late.values())
 
     def refresh(self, now: float) -> None:
         """Once a step: wake those whose wait is over, sort again if keys move."""

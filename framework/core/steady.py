@@ -118,6 +118,10 @@ class Steady:
         self._stats = None
         return page_updates(kv.num_groups, blocks)
 
+    def forget_stats(self) -> None:
+        """Pages were taken or given back from outside of steps."""
+        self._stats = None
+
     def made(self, plan: StepPlan) -> bool:
         """Whether `plan` is one of these steps."""
         return plan.num_new is self._ones
@@ -169,6 +173,7 @@ class Steady:
         rows = np.flatnonzero(over == 0)
         own = self._own[rows]
         requests = [state.slots.requests[slot] for slot in own.tolist()]
+        self._stats = None  # pages that are read no more are given back
         state.kv.commit_many(
             [r for r in requests if r is not None],
             own,
