@@ -28,6 +28,7 @@ class WaitingQueue:
         self._line: Line = make(policy, tenants)
         self._aside: dict[str, tuple[Request, Callable[[], bool], str]] = {}
         self._deadlines: list[tuple[float, int, bool, Request]] = []
+        self._clear_at = 64
 
     def __len__(self) -> int:
         return len(self._line) + len(self._aside)
@@ -64,14 +65,24 @@ class WaitingQueue:
             if seconds is not None:
                 when = request.arrived_at + seconds
                 heapq.heappush(self._deadlines, (when, request.arrival, always, request))
+        if len(self._deadlines) > self._clear_at:
+            self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Requests that ended long before their deadline are not kept until then."""
+        self._deadlines = [d for d in self._deadlines if d[3].status is not Status.FINISHED]
+        heapq.heapify(self._deadlines)
+        self._clear_at = max(2 * len(self._deadlines), 64)
 
     def overdue(self, now: float) -> list[tuple[Request, str]]:
-        """Requests whose time to wait is over, and why.  The queue's limit does not concern
+        """Requests whose time to wait is over, and why.  A deadline that passed while the
+        request ran is met, also if it waits again since.  The queue's limit does not concern
         those that have run already; they only wait to go on."""
         late: dict[str, tuple[Request, str]] = {}  # by id: both limits may pass at one time
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, always, request = heapq.heappop(self._deadlines)
-            if request.status in (Status.WAITING, Status.ASIDE):
+            when, _, always, request = heapq.heappop(self._deadlines)
+            waits = request.status in (Status.WAITING, Status.ASIDE)
+            if waits and when > request.waits_since:
                 if always:
                     why = "the deadline passed while the request was waiting"
                     late.setdefault(request.id, (request, why))

@@ -152,6 +152,7 @@ class CoreState:
         """Back to the line; it will be computed again (what is cached is hit)."""
         request = self.vacate(slot)
         request.preempted += 1
+        request.waits_since = now
         self.counters.preemptions += 1
         self.queue.add(request, now)
 
