@@ -60,7 +60,7 @@ class WaitingQueue:
         self._line.add(request, now)
 
     def watch(self, request: Request) -> None:
-        """End the request if it still waits when its deadline or the queue's limit passes."""
+        """End the request if it waits when its deadline or the queue's limit passes."""
         for seconds, always in ((request.input.deadline, True), (self._timeout, False)):
             if seconds is not None:
                 when = request.arrived_at + seconds
@@ -76,12 +76,12 @@ class WaitingQueue:
 
     def overdue(self, now: float) -> list[tuple[Request, str]]:
         """Requests whose time to wait is over, and why.  A deadline that passed while the
-        request ran is met, also if it waits again since.  The queue's limit does not concern
-        those that have run already; they only wait to go on."""
+        request ran is met, also if it waits again since; one that waits for its pages does not
+        run.  The queue's limit does not concern those that have had a slot."""
         late: dict[str, tuple[Request, str]] = {}  # by id: both limits may pass at one time
         while self._deadlines and self._deadlines[0][0] <= now:
             when, _, always, request = heapq.heappop(self._deadlines)
-            waits = request.status in (Status.WAITING, Status.ASIDE)
+            waits = request.status in (Status.WAITING, Status.ASIDE, Status.LOADING)
             if waits and when > request.waits_since:
                 if always:
                     why = "the deadline passed while the request was waiting"

@@ -47,10 +47,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A request whose pages are filled from elsewhere: tokens hit here, and the offer."""
+    """A request whose pages are filled from elsewhere: tokens hit here, tokens that were offered
+    with them (more than that cannot arrive, there are no pages for it), and the offer."""
 
     request: Request
     hit: int
+    most: int
     arrived: Callable[[], int | Refuse | None]
 
 

@@ -94,7 +94,7 @@ class Pair:
         assert self.one.run() is not None
 
 
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("depth", [1, 2, 4])
 @pytest.mark.parametrize("unit", [1, 4])
 @pytest.mark.parametrize("model", sorted(MODELS))
 def test_plans_and_outputs_equal_those_of_the_general_path(engine, model, unit, depth):
@@ -107,6 +107,7 @@ def test_plans_and_outputs_equal_those_of_the_general_path(engine, model, unit, 
             "layers": MODELS[model],
             "num_pages": 400,
             "page_tokens": unit,
+            "depth": depth,
             "fail_rows": fails,
             "lose_pages": {50: [3, 5, 8]},
         },
