@@ -167,3 +167,29 @@ def test_ended_requests_are_not_kept_until_their_deadline():
         each.status = Status.FINISHED
     assert len(queue._deadlines) < 150
     assert [each for each, _ in queue.overdue(3601.0)] == [waits]
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("make", LINES)
+def test_leaving_the_line_costs_no_look_at_each_of_the_others(make, keyed):
+    class Watched(Request):
+        __slots__, looks = (), 0
+
+        def __eq__(self, other):
+            Watched.looks += 1
+            return self is other
+
+        __hash__ = Request.__hash__
+
+    line = make(ByPriority(), [])
+    requests = [request(number, number % 3) for number in range(400)]
+    for each in requests:
+        each.__class__ = Watched
+        line.add(each, 0.0)
+    if keyed:
+        line.refresh(0.0)
+    for each in requests[::-2]:
+        line.remove(each)
+    line.refresh(0.0)
+    assert Watched.looks < 4000
+    assert drained(line) == sorted(range(0, 400, 2), key=lambda n: (n % 3, n))
