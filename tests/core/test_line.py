@@ -193,3 +193,15 @@ def test_leaving_the_line_costs_no_look_at_each_of_the_others(make, keyed):
     line.refresh(0.0)
     assert Watched.looks < 4000
     assert drained(line) == sorted(range(0, 400, 2), key=lambda n: (n % 3, n))
+
+
+def test_a_policy_is_not_asked_about_those_who_left():
+    policy = ByPriority()
+    line = MovingLine(policy, [])
+    requests = [request(number) for number in range(5)]
+    for each in requests:
+        line.add(each, 0.0)
+    line.remove(requests[1])
+    line.remove(requests[4])
+    line.refresh(0.0)
+    assert policy.seen[-1].arrival.tolist() == [0, 2, 3]

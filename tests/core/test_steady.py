@@ -246,3 +246,16 @@ def test_tokens_belong_to_the_rows_that_the_offsets_give_them_to(engine):
     outputs = one.core.step()
     assert outputs.request_ids == ("a",)
     assert outputs.token_offsets.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_who_comes_and_is_aborted_between_two_equal_steps_is_told_with_the_next(engine, depth):
+    two = Pair(engine, loop_depth=depth)
+    two.add("a", [1], 30)
+    two.step(5)
+    two.add("b", [2], 3)
+    two.core("abort", ["b"])
+    assert two.one.core._state.steady is not None
+    assert two.step().request_ids == ("a", "b")
+    two.run()
+    assert two.one.answers["b"].reason == "abort"
