@@ -33,8 +33,7 @@ class Admitter:
             if isinstance(answer, Refuse):
                 state.end(loading.request, "error", answer.reason)
             elif answer is not None:
-                most = max(loading.request.hit_limit(), loading.hit)
-                computed = min(loading.hit + max(answer, 0), most)
+                computed = min(loading.hit + max(answer, 0), loading.most)
                 del state.loading[slot]
                 state.slots.planned[slot] = state.slots.confirmed[slot] = computed
                 state.start(slot)
@@ -108,7 +107,9 @@ class Admitter:
         allocation = state.kv.reserve(slot, tokens)
         assert allocation is not None
         request.status = Status.LOADING
-        state.loading[slot] = Loading(request, match.tokens, offer.arrived)
+        state.loading[slot] = Loading(
+            request, match.tokens, max(tokens, match.tokens), offer.arrived
+        )
         draft.admit(request.admitted(int(state.slots.generation[slot])), 0, allocation)
         return True
 

@@ -261,6 +261,7 @@ class EngineCore:
         )
         match = state.kv.match(Request(entry, 0, 0.0, 0), len(tokens))
         self._pins += 1
+        self._pages_changed()
         state.kv.pins.pin(self._pins, match)
         if len(state.kv.pins) + state.kv.most_pages(self.max_model_len) >= state.kv.pool.num_pages:
             state.kv.pins.unpin(self._pins)
@@ -275,7 +276,13 @@ class EngineCore:
 
     def unpin_prefix(self, key: int) -> bool:
         """Let a pinned prefix go; False if the key is unknown."""
+        self._pages_changed()
         return self._state.kv.pins.unpin(key)
+
+    def _pages_changed(self) -> None:
+        """Not by a step: what steps tell of the pages must be counted anew."""
+        if self._state.steady is not None:
+            self._state.steady.forget_stats()
 
     def take_kv_events(self) -> list[KVEvent]:
         """Changes of the prefix cache since the last call (`enable_kv_events`)."""

@@ -8,7 +8,7 @@ MovingLine   row      0     1     2     3     4            columns of numbers, o
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -55,32 +55,36 @@ class FixedLine(Line):
     def __init__(self, policy: SchedulingPolicy, tenants: Sequence[str]) -> None:
         self._policy, self._tenants = policy, tenants
         self._line: list[Request] = []
-        self._new: list[Request] = []  # without a key; asked for together
+        self._new: dict[str, Request] = {}  # without a key; asked for together
 
     def __len__(self) -> int:
         return len(self._line) + len(self._new)
 
     def __iter__(self) -> Iterator[Request]:
         yield from self._line
-        yield from self._new
+        yield from self._new.values()
 
     def add(self, request: Request, now: float) -> None:
         if request.preempted:
             insort(self._line, request, key=_order)
         else:
-            self._new.append(request)
+            self._new[request.id] = request
 
     def remove(self, request: Request) -> None:
-        if self._line and self._line[0] is request:
-            del self._line[0]
-        else:
-            (self._new if request in self._new else self._line).remove(request)
+        line = self._line
+        if line and line[0] is request:
+            del line[0]
+        elif self._new.pop(request.id, None) is None:
+            # Not by a look at each: thousands may be aborted at one time.
+            place = bisect_left(line, _order(request), key=_order)
+            assert line[place] is request
+            del line[place]
 
     def first(self) -> Request | None:
         return self._line[0] if self._line else None
 
     def refresh(self, now: float) -> None:
-        new, self._new = self._new, []
+        new, self._new = list(self._new.values()), {}
         if not new:
             return
         columns = _Columns(len(new))

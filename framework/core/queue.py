@@ -28,6 +28,7 @@ class WaitingQueue:
         self._line: Line = make(policy, tenants)
         self._aside: dict[str, tuple[Request, Callable[[], bool], str]] = {}
         self._deadlines: list[tuple[float, int, bool, Request]] = []
+        self._clear_at = 64
 
     def __len__(self) -> int:
         return len(self._line) + len(self._aside)
@@ -59,24 +60,36 @@ class WaitingQueue:
         self._line.add(request, now)
 
     def watch(self, request: Request) -> None:
-        """End the request if it still waits when its deadline or the queue's limit passes."""
+        """End the request if it waits when its deadline or the queue's limit passes."""
         for seconds, always in ((request.input.deadline, True), (self._timeout, False)):
             if seconds is not None:
                 when = request.arrived_at + seconds
                 heapq.heappush(self._deadlines, (when, request.arrival, always, request))
+        if len(self._deadlines) > self._clear_at:
+            self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """Requests that ended long before their deadline are not kept until then."""
+        self._deadlines = [d for d in self._deadlines if d[3].status is not Status.FINISHED]
+        heapq.heapify(self._deadlines)
+        self._clear_at = max(2 * len(self._deadlines), 64)
 
     def overdue(self, now: float) -> list[tuple[Request, str]]:
-        """Requests whose time to wait is over, and why.  The queue's limit does not concern
-        those that have run already; they only wait to go on."""
-        late = []
+        """Requests whose time to wait is over, and why.  A deadline that passed while the
+        request ran is met, also if it waits again since; one that waits for its pages does not
+        run.  The queue's limit does not concern those that have had a slot."""
+        late: dict[str, tuple[Request, str]] = {}  # by id: both limits may pass at one time
         while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, always, request = heapq.heappop(self._deadlines)
-            if request.status in (Status.WAITING, Status.ASIDE):
+            when, _, always, request = heapq.heappop(self._deadlines)
+            waits = request.status in (Status.WAITING, Status.ASIDE, Status.LOADING)
+            if waits and when > request.waits_since:
                 if always:
-                    late.append((request, "the deadline passed while the request was waiting"))
+                    why = "the deadline passed while the request was waiting"
+                    late.setdefault(request.id, (request, why))
                 elif not request.has_run:
-                    late.append((request, f"waited longer than {self._timeout} s in the queue"))
-        return late
+                    why = f"waited longer than {self._timeout} s in the queue"
+                    late.setdefault(request.id, (request, why))
+        return list(late.values())
 
     def refresh(self, now: float) -> None:
         """Once a step: wake those whose wait is over, sort again if keys move."""

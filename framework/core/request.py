@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ class Request:
         "status",
         "tenant",
         "tokens",
+        "waits_since",
     )
 
     def __init__(self, entry: EngineInput, arrival: int, arrived_at: float, tenant: int) -> None:
@@ -65,6 +67,7 @@ class Request:
         self.asked = False  # participants were asked to admit it, and must hear of its end
         self.cached: int | None = None
         self.preempted = 0
+        self.waits_since = -math.inf  # seconds; when it was preempted last
         self.prompt_logprobs_done = 1  # position 0 has no log-probability
 
     @property

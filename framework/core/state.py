@@ -47,10 +47,12 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """A request whose pages are filled from elsewhere: tokens hit here, and the offer."""
+    """A request whose pages are filled from elsewhere: tokens hit here, tokens that were offered
+    with them (more than that cannot arrive, there are no pages for it), and the offer."""
 
     request: Request
     hit: int
+    most: int
     arrived: Callable[[], int | Refuse | None]
 
 
@@ -152,6 +154,7 @@ class CoreState:
         """Back to the line; it will be computed again (what is cached is hit)."""
         request = self.vacate(slot)
         request.preempted += 1
+        request.waits_since = now
         self.counters.preemptions += 1
         self.queue.add(request, now)
 

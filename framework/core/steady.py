@@ -47,6 +47,7 @@ class Steady:
         self._wants = _fixed(np.ones(rows, np.bool_))
         self._zeros = _fixed(np.zeros(rows, np.int32))
         self._offsets = _fixed(np.arange(rows + 1, dtype=np.int32))
+        self._each = self._offsets.tobytes()  # compared so, which is several times cheaper
         self._ids: tuple[str, ...] = tuple(table.ids[slots].tolist())
         self._cached = _fixed(table.cached[slots])
         self._computed: I32 = table.planned[slots].astype(np.int32)
@@ -118,6 +119,10 @@ class Steady:
         self._stats = None
         return page_updates(kv.num_groups, blocks)
 
+    def forget_stats(self) -> None:
+        """Pages were taken or given back from outside of steps."""
+        self._stats = None
+
     def made(self, plan: StepPlan) -> bool:
         """Whether `plan` is one of these steps."""
         return plan.num_new is self._ones
@@ -137,7 +142,7 @@ class Steady:
             self._length = self._begin()
         if self._ends_left <= 0 or state.order_changed or len(tokens) != self._rows:
             return None
-        if state.ended or not _plain(result):
+        if state.ended or not _plain(result) or result.token_offsets.tobytes() != self._each:
             return None
         if self._stop_ids is not None and (self._stop_ids == tokens[:, None]).any():
             return None
@@ -169,6 +174,7 @@ class Steady:
         rows = np.flatnonzero(over == 0)
         own = self._own[rows]
         requests = [state.slots.requests[slot] for slot in own.tolist()]
+        self._stats = None  # pages that are read no more are given back
         state.kv.commit_many(
             [r for r in requests if r is not None],
             own,
@@ -191,7 +197,7 @@ def _quiet(state: CoreState) -> bool:
 
 
 def _plain(result: StepResult) -> bool:
-    """One token for each row, and nothing else."""
+    """Tokens, and nothing else."""
     return not (
         result.errors
         or result.logprobs is not None

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from framework.contracts.participant import READY, Hold, SchedulerParticipant, Wait
+from framework.contracts.participant import READY, External, Hold, SchedulerParticipant, Wait
 from framework.core.policies import FirstComeFirstServed, Priority
 from framework.testing import from_outputs
 
@@ -221,3 +221,46 @@ def test_a_prompt_that_needs_every_page_starts_at_once(engine):
     one = engine(runner={"num_pages": 14})
     one.add("all", [1] * 51, max_tokens=1)
     assert one.run(2)["all"].reason == "length"
+
+
+def test_a_deadline_ends_a_request_whose_pages_never_arrive(engine):
+    """It owns a slot and pages, but it waits; both are free again once the connector lets go."""
+
+    class Never(SchedulerParticipant):
+        def external_prefix(self, request, local_hit):
+            return External(4, lambda: None)
+
+    now = [0.0]
+    one = engine(participants={"never": Never()}, clock=lambda: now[0])
+    one.add("a", [1] * 9, deadline=5.0, extras={"never": b""})
+    for _ in range(3):
+        one.step()
+    assert one.core.stats.loading == 1
+    now[0] = 6.0
+    answers = one.run()
+    assert answers["a"].reason == "error"
+    assert "deadline" in answers["a"].error
+
+
+@pytest.mark.parametrize("offered", [3, 0, -3])
+def test_more_tokens_than_were_offered_do_not_arrive(engine, alone, offered):
+    """What nobody wrote would be read, and hit by others under the name of the prompt."""
+    one = None
+
+    class Boaster(SchedulerParticipant):
+        def external_prefix(self, request, local_hit):
+            def arrived():
+                if not one.runner.holds(request.id):
+                    return None
+                one.runner.fill(request.id, local_hit, local_hit + max(offered, 0))
+                return 14
+
+            return External(offered, arrived)
+
+    one = engine(participants={"boaster": Boaster()})
+    one.add("a", [1] * 17, extras={"boaster": b""})
+    answers = one.run()
+    one.add("b", [1] * 17)
+    assert one.run()["b"].tokens == answers["a"].tokens == alone([1] * 17).tokens
+    computed = [int(plan.computed[0]) for plan in one.runner.plans if plan.num_rows]
+    assert computed[0] == max(offered, 0)

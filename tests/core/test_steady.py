@@ -1,0 +1,261 @@
+"""Steps that equal the one before bring what the general path would bring, field by field."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+
+import numpy as np
+import pytest
+
+from framework.contracts.kv_cache_spec import (
+    ChunkedLocalSpec,
+    FullAttentionSpec,
+    MambaSpec,
+    SlidingWindowSpec,
+)
+from framework.core.fair_queueing import FairQueueing
+from framework.core.policies import Priority
+from framework.testing import by_fingerprint, fingerprint
+
+HEADS = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
+FULL, WINDOW = FullAttentionSpec(**HEADS), SlidingWindowSpec(**HEADS, window=6)
+MODELS = {
+    "full": {"a": FULL},
+    "window": {"a": WINDOW},
+    "hybrid": {"a": FULL, "b": WINDOW, "c": ChunkedLocalSpec(**HEADS, chunk=8)},
+    "state": {"a": FULL, "b": MambaSpec(shapes=((4,),), dtypes=("float32",))},
+}
+
+
+def same(one, other):
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if is_dataclass(one):
+        names = [field.name for field in fields(one)]
+        return all(same(getattr(one, name), getattr(other, name)) for name in names)
+    if isinstance(one, (tuple, list)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+
+def truth(prompt, count):
+    before, tokens, script = 1, [], by_fingerprint(1000)
+    for token in prompt:
+        before = fingerprint(before, token)
+    for _ in range(count):
+        tokens.append(script(None, 0, before))
+        before = fingerprint(before, tokens[-1])
+    return tokens
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Pair:
+    """An engine, and one that never takes the short path; both are told the same."""
+
+    def __init__(self, engine, **config):
+        self.clock, runner = Clock(), config.pop("runner", {})
+        policy = config.pop("policy", Priority)
+        self.both = [
+            engine(policy=policy(), runner=dict(runner), clock=self.clock, **config)
+            for _ in range(2)
+        ]
+        self.one, self.other = self.both
+        self.other.core._scheduler._may_be_steady = False
+        self.steady = 0
+
+    def add(self, *args, **more):
+        for each in self.both:
+            each.add(*args, **more)
+
+    def core(self, name, *args):
+        first, second = [getattr(each.core, name)(*args) for each in self.both]
+        assert first == second
+        return first
+
+    def step(self, count=1):
+        for _ in range(count):
+            outputs = [each.step() for each in self.both]
+            assert same(*outputs)
+            assert same(self.one.runner.plans, self.other.runner.plans)
+            assert outputs[0].stats == self.one.core.stats or self.one.core._flight
+            self.steady += self.one.core._state.steady is not None
+        return outputs[0]
+
+    def run(self):
+        while self.one.core.has_work():
+            self.step()
+        assert self.one.answers == self.other.answers
+        assert self.one.run() is not None
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("unit", [1, 4])
+@pytest.mark.parametrize("model", sorted(MODELS))
+def test_plans_and_outputs_equal_those_of_the_general_path(engine, model, unit, depth):
+    """Ends of pages at different steps, stops, arrivals, an abort, an error, lost pages."""
+    fails = {(24, 0): "boom"}
+    two = Pair(
+        engine,
+        loop_depth=depth,
+        runner={
+            "layers": MODELS[model],
+            "num_pages": 400,
+            "page_tokens": unit,
+            "depth": depth,
+            "fail_rows": fails,
+            "lose_pages": {50: [3, 5, 8]},
+        },
+        enable_kv_events=True,
+    )
+    for number in range(4):
+        stop = truth([number] * (3 + 2 * number), 30)[25 + number]
+        two.add(str(number), [number] * (3 + 2 * number), 30 + 5 * number, stop_ids=(stop,))
+    two.step(18)
+    two.add("one", [9], 1)
+    two.step(9)
+    two.core("abort", ["3"])
+    two.step(2)
+    two.add("long", [7] * 11, 40)
+    two.step(12)
+    two.core("reset_prefix_cache")
+    two.step(4)
+    two.core("pause")
+    two.step(3)
+    two.core("resume")
+    two.run()
+    assert two.steady > 20
+    assert two.core("take_kv_events") is not None
+    assert two.one.answers["0"].reason == "error"
+    answer = two.one.answers["1"]
+    assert (answer.reason, answer.tokens) == ("stop", truth([1] * 5, 27))
+    assert two.one.answers["long"].tokens == truth([7] * 11, 40)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_pages_run_out_in_a_run_of_equal_steps(engine, depth):
+    two = Pair(engine, loop_depth=depth, runner={"num_pages": 14})
+    for number in range(3):
+        two.add(str(number), [number] * 3, 40, priority=-number)
+    two.run()
+    assert two.steady > 20
+    assert two.one.core.stats.preemptions > 0
+    for number in range(3):
+        assert two.one.answers[str(number)].tokens == truth([number] * 3, 40)
+
+
+def test_a_plan_owns_what_it_tells(engine):
+    """Plans share arrays with each other; none of those may change later."""
+    one = engine()
+    one.add("a", [1] * 3, 20)
+    kept = []
+    while one.core.has_work():
+        one.step()
+        kept.append((one.runner.plans[-1].computed, one.runner.plans[-1].computed.copy()))
+    assert all(np.array_equal(now, then) for now, then in kept)
+    plan = one.runner.plans[-2]
+    for array in (plan.num_new, plan.wants_logits, plan.draft_counts):
+        assert not array.flags.writeable
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_pin_shows_at_once_in_what_steps_tell(engine, depth):
+    two = Pair(engine, loop_depth=depth, runner={"page_tokens": 16, "max_model_len": 100})
+    two.add("before", [5] * 33, 1)
+    two.run()
+    two.add("a", [1] * 17, 14)
+    two.step(4)
+    used = two.step().stats.pages_used
+    assert two.one.core._state.steady is not None
+    key, tokens = two.core("pin_prefix", [5] * 33)
+    stats = two.step().stats
+    assert (tokens, stats.pages_pinned, stats.pages_used) == (32, 2, used + 2)
+    assert two.one.core._state.steady is not None
+    two.core("unpin_prefix", key)
+    stats = two.step().stats
+    assert (stats.pages_pinned, stats.pages_used) == (0, used)
+
+
+def test_a_page_behind_the_window_is_told_free_in_the_step_that_frees_it(engine):
+    two = Pair(engine, runner={"layers": {"a": WINDOW}})
+    two.add("a", [1], 40)
+    used = []
+    for _ in range(30):
+        used.append(two.step().stats.pages_used)
+    assert max(used) <= 3
+    assert used[-8:].count(2) == 2  # once in four steps, when a page is full
+
+
+@pytest.mark.parametrize("policy", [Priority, FairQueueing])
+def test_only_policies_that_need_not_be_asked_are_not_asked(engine, policy):
+    two = Pair(engine, policy=policy)
+    two.add("a", [1], 20)
+    two.run()
+    assert (two.steady > 0) == (policy is Priority)
+
+
+def test_a_deadline_that_passes_while_a_request_runs_is_met_on_either_path(engine):
+    """A preemption afterwards, here by lost pages, does not make it late."""
+    two = Pair(engine, queue_timeout=5.0)
+    two.add("a", [1] * 3, 20, deadline=5.0)
+    two.step(5)
+    two.clock.now = 6.0
+    two.step(2)
+    pages = two.one.core._state.kv.tables[0, 0, :1].tolist()
+    for each in two.both:
+        each.runner.lose_pages = {len(each.runner.plans) + 1: pages}
+    two.step()
+    assert two.one.core.stats.preemptions == 1
+    two.run()
+    assert two.one.answers["a"].tokens == truth([1] * 3, 20)
+
+
+def test_who_comes_during_a_run_of_equal_steps_is_not_late(engine):
+    two = Pair(engine, max_num_seqs=1, queue_timeout=3.0)
+    two.add("a", [1], 30)
+    two.step(5)
+    assert two.one.core._state.steady is not None
+    two.add("late", [2], 3)
+    two.step(2)
+    two.clock.now = 4.0
+    outputs = two.step()
+    assert [outputs.request_ids[end.row] for end in outputs.finished] == ["late"]
+    two.run()
+    assert two.one.answers["a"].tokens == truth([1], 30)
+
+
+def test_tokens_belong_to_the_rows_that_the_offsets_give_them_to(engine):
+    """As many tokens as rows, but two of one and none of the other: the neighbour gets none."""
+    one = engine()
+    for name in "ab":
+        one.add(name, [ord(name)], 20)
+    for _ in range(4):
+        one.step()
+    state, finish = one.core._state, one.runner.finish
+    assert state.steady is not None
+
+    def strange(ticket, late):
+        return replace(finish(ticket, late), token_offsets=np.array([0, 2, 2], np.int32))
+
+    one.runner.finish = strange
+    outputs = one.core.step()
+    assert outputs.request_ids == ("a",)
+    assert outputs.token_offsets.tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_who_comes_and_is_aborted_between_two_equal_steps_is_told_with_the_next(engine, depth):
+    two = Pair(engine, loop_depth=depth)
+    two.add("a", [1], 30)
+    two.step(5)
+    two.add("b", [2], 3)
+    two.core("abort", ["b"])
+    assert two.one.core._state.steady is not None
+    assert two.step().request_ids == ("a", "b")
+    two.run()
+    assert two.one.answers["b"].reason == "abort"
