@@ -21,6 +21,9 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from framework.contracts.cache_plan import CacheGroup as CacheGroup
+from framework.contracts.cache_plan import CacheLayoutName as CacheLayoutName
+from framework.contracts.cache_plan import CachePlan as CachePlan
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.sampling import SamplingParams
 
@@ -35,56 +38,6 @@ _EMPTY_I32.flags.writeable = False
 def empty_i32() -> I32:
     """The empty int32 array, shared and read-only."""
     return _EMPTY_I32
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheGroup:
-    """Layers that share page tables.
-
-    layers: names of the layers, in order.  page_tokens: tokens per page of this group.
-    """
-
-    spec: KVCacheSpec
-    layers: tuple[str, ...]
-    page_tokens: int
-
-
-CacheLayoutName = Literal["page_outermost", "layer_outermost"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CachePlan:
-    """How the one buffer of `num_pages * page_bytes` bytes is divided.
-
-    Every page has room for one group, whichever takes it: `places` slabs of `slab_bytes`,
-    one per layer of the group.  A layer may fill less than its slab; the rest is padding.
-
-        page_outermost    |page 0: slab 0, slab 1 |page 1: slab 0, slab 1 |...
-        layer_outermost   |slab 0 of page 0, 1, 2 ...     |slab 1 of page 0, 1, 2 ...
-
-    Page 0 is the null page of all groups: never owned, reads of it are masked, writes to it
-    are allowed and meaningless.  num_pages counts it.  max_pages_per_request: width of a
-    page table, the widest of all groups.
-    """
-
-    groups: tuple[CacheGroup, ...]
-    num_pages: int
-    page_bytes: int
-    slab_bytes: int
-    max_pages_per_request: int
-    layout: CacheLayoutName = "page_outermost"
-
-    @property
-    def places(self) -> int:
-        """Slabs in a page, one for each layer of a group."""
-        return self.page_bytes // self.slab_bytes if self.slab_bytes else 0
-
-    def placement(self, place: int) -> tuple[int, int]:
-        """(offset, stride) in bytes: page p of the layer at index `place` of its group begins
-        at offset + p * stride."""
-        if self.layout == "page_outermost":
-            return place * self.slab_bytes, self.page_bytes
-        return place * self.num_pages * self.slab_bytes, self.slab_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
