@@ -169,8 +169,7 @@ class KVManager:
             growths.append(Growth(group, slot, start, ids))
             if manager.carries_state:
                 source = int(self.tables[group, slot, start - 1]) if start else NULL_PAGE
-                kind: str = "copy" if start else "zero"
-                ops.append(KvOp(kind, group, source, ids[0]))  # type: ignore[arg-type]
+                ops.append(KvOp("copy" if start else "zero", group, source, ids[0]))
         self._set_room(slot)
         return Allocation(growths, ops)
 

@@ -128,23 +128,12 @@ class PrefixIndex:
         """Name pages first .. last - 1 of the only group, hashing each on the way."""
         if last <= first:
             return
-        size, hashes = self.step, request.hashes
-        if len(hashes) < first:
+        size = self.step
+        if len(request.hashes) < first:
             self.hasher.extend(request, tokens, first)
-        data = tokens[first * size : last * size].astype("<i4", copy=False).tobytes()
-        places = table[first:last].tolist()
-        digest, store, width, at = self.hasher.digest, self._pool.store, size * 4, 0
-        before = hashes[first - 1] if first else self.hasher.first_input(request)
-        for unit, place in enumerate(places, start=first):
-            content = before + data[at : at + width]
-            at += width
-            if len(hashes) > unit:
-                before = hashes[unit]
-            else:
-                before = digest(content)
-                hashes.append(before)
-            if place:
-                store(place, before + b"\0", content)
+        data = tokens[first * size : last * size].tobytes()
+        units, places = range(first, last), table[first:last].tolist()
+        self.name_next([request] * len(units), units, data, places)
 
     def name_next(
         self, requests: Sequence[Request], units: Sequence[int], data: bytes, places: Sequence[int]
