@@ -59,7 +59,7 @@ def build_app() -> typer.Typer:
     app.callback()(root)
     app.command("generate")(generate.generate)
     app.command("chat")(chat.chat)
-    app.add_typer(plugins.app, name="plugins")
+    app.add_typer(plugins.build_app(), name="plugins")
     app.command("explain")(explain.explain)
     app.add_typer(bench.app, name="bench")
     return app

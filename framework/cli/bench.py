@@ -12,7 +12,7 @@ import typer
 
 from framework.cli import bench_options as options
 from framework.cli.context import registry_of, root_options
-from framework.cli.plugins import show_table
+from framework.cli.printing import show_table
 from framework.errors import ConfigError
 
 if TYPE_CHECKING:

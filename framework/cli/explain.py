@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from framework.cli.context import registry_of
-from framework.cli.plugins import Json, show_problems, show_table
+from framework.cli.printing import Json, print_json, show_problems, show_table
 from framework.cli.usual import configured, detections, ready_platform, usual_query
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def explain(
         rows, failure = _answers(registry, row, query, choice)
     if as_json:
         facts = {"kind": kind, "query": None if query is None else str(query), "error": failure}
-        print(json.dumps({**facts, "candidates": rows}, indent=2, default=str))
+        print_json({**facts, "candidates": rows})
     else:
         _print(rows, query)
         if not rows:

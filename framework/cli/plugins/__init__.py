@@ -1,0 +1,16 @@
+"""`framework plugins`: what is installed, and what became of it.  One file per command."""
+
+from __future__ import annotations
+
+import typer
+
+from framework.cli.plugins.listing import list_plugins
+from framework.cli.plugins.show import show_plugin
+
+
+def build_app() -> typer.Typer:
+    """The commands below `framework plugins`."""
+    app = typer.Typer(help="Show the plugins that are installed.", no_args_is_help=True)
+    app.command("list")(list_plugins)
+    app.command("show")(show_plugin)
+    return app

@@ -1,0 +1,46 @@
+"""What several commands print alike: JSON, tables, and what is wrong with the plugins."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from framework.plugins.registry import PluginRegistry
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def print_json(value: object) -> None:
+    """Print `value` as JSON; what JSON does not have is shown as text."""
+    print(json.dumps(value, indent=2, default=str))
+
+
+def show_table(table: Table) -> None:
+    """Print a table; piped, it is as wide as it needs to be, so that lines can be searched."""
+    from rich.console import Console
+
+    console = Console()
+    if not console.is_terminal:
+        console.width = 1000
+    console.print(table)
+
+
+def show_problems(registry: PluginRegistry) -> None:
+    """Print what is wrong with lists, groups and options to stderr."""
+    for problem in registry.problems:
+        word = "error" if problem.fatal else "warning"
+        mend = f" ({problem.mend})" if problem.mend else ""
+        print(f"{word}: {problem.message}{mend}", file=sys.stderr)
+
+
+def plain(text: str) -> str:
+    """The text for a table cell, without what rich would take for markup."""
+    from rich.markup import escape
+
+    return escape(text)
