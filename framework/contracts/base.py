@@ -76,9 +76,14 @@ class Supported:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The answer of a candidate that cannot serve: all reasons, not just the first."""
+    """The answer of a candidate that cannot serve: all reasons, not just the first.
+
+    final: the candidate is the one to ask, and what was asked is wrong in itself (a size below
+    zero).  Selection then ends with these reasons; no other candidate gets to guess at it.
+    """
 
     reasons: tuple[Rejection, ...]
+    final: bool = False
 
     def __post_init__(self) -> None:
         if not self.reasons:

@@ -40,6 +40,12 @@ class Row:
     chosen: bool = False
 
     @property
+    def settles(self) -> bool:
+        """Whether no candidate after this one can be chosen."""
+        answer = self.answer
+        return answer.final if isinstance(answer, Rejected) else answer is not None
+
+    @property
     def verdict(self) -> str:
         """chosen, supported, rejected, or the state of a plugin that was not asked."""
         if self.chosen:
@@ -125,7 +131,7 @@ def select(
         on_failure=on_failure,
         stop_at_first=stop_at_first,
     )
-    best = next((row for row in table if isinstance(row.answer, Supported)), None)
+    best = next((row for row in table if row.settles), None)
     if best is None:
         raise SelectionError(
             f"no {kind} can serve this:\n{explain_table(table)}",
@@ -136,7 +142,7 @@ def select(
         )
     # Two distributions that claim the winning name are an error; the table settles nothing.
     registry.find(kind, best.record.name)
-    return _take(kind, best, table, "")
+    return _take(kind, best, table, f"{kind} {best.record.name!r} finds a fault in what was asked")
 
 
 def ask_all(
@@ -150,7 +156,7 @@ def ask_all(
 ) -> list[Row]:
     """Ask every candidate; rows in the order of preference, then those not asked.
 
-    stop_at_first: ask none after the first that supports.
+    stop_at_first: ask none after the first that supports, or finds a fault in the query.
     """
     ranks = {name: position for position, name in reversed(list(enumerate(ranking)))}
     candidates = sorted(
@@ -158,7 +164,7 @@ def ask_all(
     )
     table: list[Row] = []
     for record in candidates:
-        if stop_at_first and any(isinstance(row.answer, Supported) for row in table):
+        if stop_at_first and any(row.settles for row in table):
             table.append(Row(record=record))
             continue
         try:

@@ -46,7 +46,8 @@ class {cls}(Thing):
         if query.size <= {limit}:
             return Supported(note="fits")
         return Rejected((Rejection(code="size", field="size", found=query.size,
-                                   needed="at most {limit}", remedy="ask for less"),))
+                                   needed="at most {limit}", remedy="ask for less"),),
+                        final={final})
 """
 
 COUNTER = itertools.count()
@@ -107,11 +108,13 @@ class House:
             self.syspath(str(site))
         return package
 
-    def thing(self, name: str, distribution: str, limit: int = 10, **facts: Any) -> str:
-        """A distribution with one `thing` that serves sizes up to `limit`.  facts: keys of
-        its manifest; without any it has none."""
+    def thing(
+        self, name: str, distribution: str, limit: int = 10, final: bool = False, **facts: Any
+    ) -> str:
+        """A distribution with one `thing` that serves sizes up to `limit`, and rejects others,
+        finally or not.  facts: keys of its manifest; without any it has none."""
         manifest = self.manifest("thing", name, **facts) if facts else None
-        code = THING.format(cls="T", limit=limit)
+        code = THING.format(cls="T", limit=limit, final=final)
         return self.add(distribution, {f"things {name}": "T"}, code, manifest)
 
     @staticmethod

@@ -53,6 +53,17 @@ def test_stopping_at_the_first_chooses_the_same_and_imports_no_more(house, query
     assert select(registry, "thing", query(size=50), stop_at_first=True).record.name == "b"
 
 
+def test_a_final_rejection_ends_the_selection_with_its_reasons(house, query):
+    """Who knows that the query is wrong keeps others from making do with it."""
+    house.thing("low", "d0", limit=100, rank=1)
+    house.thing("strict", "d1", limit=1, final=True, rank=9)
+    registry = house.registry()
+    for stop in (True, False):
+        with pytest.raises(SelectionError, match=r"'strict' finds a fault in what .*at most 1"):
+            select(registry, "thing", query(size=5), stop_at_first=stop)
+    assert select(registry, "thing", query(size=1)).record.name == "strict"
+
+
 def test_operators_choice_comes_first_and_is_the_only_import(house, query):
     """A choice wins over ranking and rank, and no other candidate is imported."""
     other = house.thing("a", "d1", rank=9)

@@ -74,6 +74,13 @@ def ask(architecture: str, trust: bool = False, **config: Any) -> Any:
             "not quantized",
         ),
         ("PhiForCausalLM", {"model_type": "phi", "hidden_size": "wide"}, "config", "hidden_size"),
+        ("Phi3ForCausalLM", {"rms_norm_eps": float("inf")}, "rms_norm_eps", "finite"),
+        (
+            "Phi3ForCausalLM",
+            {"rope_parameters": {"rope_theta": float("nan")}},
+            "rope_parameters.rope_theta",
+            "finite",
+        ),
         ("Olmo3ForCausalLM", {"num_hidden_layers": 10**9}, "num_hidden_layers", "at most"),
         ("Phi4ForCausalLM", {"model_type": "phi4"}, "architecture", "did you mean 'Phi"),
         ("Wug", {}, "architecture", "that Transformers knows"),

@@ -110,9 +110,42 @@ def test_a_value_that_is_not_understood_is_rejected_by_its_field(field, changes)
 
 
 def test_all_reasons_come_at_once() -> None:
-    answer = ask(hidden_act="x", vocab_size=-1, quantization_config={})
-    assert isinstance(answer, Rejected)
-    assert len(answer.reasons) == 3
+    strange = ask(hidden_act="x", is_causal=False, quantization_config={})
+    assert (len(strange.reasons), strange.final) == (3, False)
+    wrong = ask(hidden_act="x", vocab_size=-1, rms_norm_eps=-1, rope_theta=float("inf"))
+    assert (len(wrong.reasons), wrong.final) == (3, True)
+
+
+FAULTS = [
+    {"rms_norm_eps": float("inf")},
+    {"rms_norm_eps": -1e-6},
+    {"rope_theta": float("nan")},
+    {"rope_parameters": {"rope_type": "linear", "factor": float("inf")}},
+    {"rope_scaling": [2]},
+    {"partial_rotary_factor": "half"},
+    {"hidden_act": 5},
+    {"num_key_value_heads": 3},
+    {"max_position_embeddings": 0},
+    {"architecture": "Gemma2ForCausalLM", "final_logit_softcapping": float("nan")},
+    {"architecture": "Qwen3ForCausalLM", "layer_types": ["full_attention"]},
+]
+STRANGE = [
+    {"architecture": "GPT2LMHeadModel"},
+    {"hidden_act": "quick_gelu"},
+    {"attn_logit_softcapping": 50.0},
+    {"partial_rotary_factor": 0.5},
+    {"rope_scaling": {"type": "longrope"}},
+    {"architecture": "Qwen3ForCausalLM", "layer_types": ["chunked_attention"] * 3},
+]
+
+
+def test_what_is_wrong_is_final_and_what_is_only_strange_is_left_to_others() -> None:
+    assert [ask(**changes).final for changes in FAULTS] == [True] * len(FAULTS)
+    assert [ask(**changes).final for changes in STRANGE] == [False] * len(STRANGE)
+
+
+def test_a_norm_may_add_nothing() -> None:
+    assert read(rms_norm_eps=0).norm_eps == 0
 
 
 def test_both_ways_to_write_rotary_parameters_mean_the_same() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -135,6 +136,9 @@ def _shape_reasons(
             yield _reject(
                 key, config[key], f"at most {MOST_LAYERS}", "correct the model's config.json"
             )
+    for key, value in _numbers(config):
+        if not math.isfinite(value):
+            yield _reject(key, value, "a finite number", "correct the model's config.json")
     if config.get("quantization_config") is not None:
         yield _reject(
             "quantization_config",
@@ -142,6 +146,16 @@ def _shape_reasons(
             "weights that are not quantized",
             "use an unquantized checkpoint",
         )
+
+
+def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """Floats by their keys, those of nested mappings too.  Lists are passed over: in some of
+    them inf is a limit that does not bind."""
+    for key, value in config.items():
+        if isinstance(value, float):
+            yield str(key), value
+        elif isinstance(value, Mapping):
+            yield from ((f"{key}.{name}", number) for name, number in _numbers(value))
 
 
 def _configuration(model_type: str, config: Mapping[str, Any]) -> Any:

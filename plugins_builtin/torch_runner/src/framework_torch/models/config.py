@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from framework.contracts.base import Rejection
+from framework.contracts.base import Rejected
 from framework_torch.models.families import Family
-from framework_torch.models.reader import Reader
+from framework_torch.models.reader import OTHER, Reader
 from framework_torch.models.rope import Rope, RopeError, read_rope
 from framework_torch.models.windows import FULL, SLIDING, read_windows
 
@@ -55,8 +55,8 @@ class DecoderConfig:
         return self.heads * self.head_size, kv, kv
 
 
-def read_config(family: Family, config: Mapping[str, Any]) -> DecoderConfig | tuple[Rejection, ...]:
-    """The configuration, or all reasons why it cannot be built."""
+def read_config(family: Family, config: Mapping[str, Any]) -> DecoderConfig | Rejected:
+    """The configuration, or all reasons why it cannot be built; final if it is at fault."""
     reader = Reader(family, config)
     heads = reader.size("num_attention_heads")
     kv_heads = reader.size("num_key_value_heads", default=heads)
@@ -76,7 +76,7 @@ def read_config(family: Family, config: Mapping[str, Any]) -> DecoderConfig | tu
         heads=heads,
         kv_heads=kv_heads,
         head_size=head_size,
-        norm_eps=reader.number("rms_norm_eps", 1e-6),
+        norm_eps=reader.number("rms_norm_eps", 1e-6, zero=True),
         activation=_activation(reader),
         qkv_bias=reader.bias(family.qkv_bias, "attention_bias"),
         output_bias=reader.bias(family.output_bias, "attention_bias"),
@@ -89,29 +89,31 @@ def read_config(family: Family, config: Mapping[str, Any]) -> DecoderConfig | tu
         softcap=_softcap(reader, "attn_logit_softcapping", family.softcap),
         final_softcap=_softcap(reader, "final_logit_softcapping", family.final_softcap),
     )
-    return tuple(reader.reasons) if reader.reasons else result
+    return reader.rejected() or result
 
 
 def _activation(reader: Reader) -> str:
     key = reader.family.activation
     name = reader.get(key, "silu")
-    if name not in ACTIVATIONS:
-        reader.reject(key, name, f"one of {', '.join(ACTIVATIONS)}", "use another runner")
+    if not isinstance(name, str):
+        reader.fault(key, name, "the name of an activation")
+    elif name not in ACTIVATIONS:
+        reader.reject(key, name, f"one of {', '.join(ACTIVATIONS)}", OTHER)
     return str(name)
 
 
 def _softcap(reader: Reader, key: str, known: bool) -> float | None:
     value = reader.optional_number(key)
     if value is not None and not known:
-        reader.reject(key, value, None, "use a runner that knows it for this architecture")
+        reader.reject(key, value, None, OTHER)
     return value
 
 
 def _check_heads(reader: Reader, heads: int, kv_heads: int, head_size: int) -> None:
     if heads % kv_heads:
-        reader.reject("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads={heads}")
+        reader.fault("num_key_value_heads", kv_heads, f"a divisor of num_attention_heads={heads}")
     if head_size % 2:
-        reader.reject("head_dim", head_size, "an even number", "rotary pairs need two halves")
+        reader.fault("head_dim", head_size, "an even number", "rotary pairs need two halves")
 
 
 def _check_strangers(reader: Reader) -> None:
@@ -125,7 +127,7 @@ def _check_strangers(reader: Reader) -> None:
         )
     for key, found in (("is_causal", False), ("use_bidirectional_attention", True)):
         if reader.config.get(key) is found:
-            reader.reject(key, found, not found, "use a runner for bidirectional models")
+            reader.reject(key, found, not found, OTHER)
 
 
 def _ropes(reader: Reader) -> tuple[Rope, Rope]:
@@ -138,7 +140,10 @@ def _ropes(reader: Reader) -> tuple[Rope, Rope]:
         whole, local = _by_kind(reader)
         return read_rope(whole, longest), read_rope(local, longest)
     except RopeError as error:
-        reader.reject(error.field, error.found, error.needed, "use another runner")
+        if error.fault:
+            reader.fault(error.field, error.found, error.needed)
+        else:
+            reader.reject(error.field, error.found, error.needed, OTHER)
         rope = Rope(variant="default", theta=1.0, trained=longest, extended=longest)
         return rope, rope
 
@@ -155,7 +160,7 @@ def _by_kind(reader: Reader) -> tuple[dict[str, Any], dict[str, Any]]:
         raise RopeError("rope_parameters", given, f"mappings for {FULL} and {SLIDING}")
     scaling = config.get("rope_scaling")
     if not isinstance(scaling or {}, Mapping):
-        raise RopeError("rope_scaling", scaling, "a mapping")
+        raise RopeError("rope_scaling", scaling, "a mapping", fault=True)
     whole = {**(given.get(FULL) or {}), **(scaling or {})}
     local = dict(given.get(SLIDING) or {})
     for part, key, theta in zip(

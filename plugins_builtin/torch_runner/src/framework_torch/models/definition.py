@@ -19,9 +19,9 @@ class DecoderDefinition(ModelDefinition):
 
     def answer(self, query: ArchitectureQuery) -> Answer:
         config = _read(query.architecture, query.config)
-        if isinstance(config, DecoderConfig):
-            return Supported(note=f"native decoder, {query.architecture}")
-        return Rejected(config)
+        if isinstance(config, Rejected):
+            return config
+        return Supported(note=f"native decoder, {query.architecture}")
 
     def build(self, model: ModelFiles, weights: Weights | None, dtype: str, seed: int) -> Model:
         import torch
@@ -32,8 +32,8 @@ class DecoderDefinition(ModelDefinition):
 
         architecture = (model.config.get("architectures") or ("",))[0]
         config = _read(architecture, model.config)
-        if not isinstance(config, DecoderConfig):
-            reasons = "; ".join(str(reason) for reason in config)
+        if isinstance(config, Rejected):
+            reasons = "; ".join(str(reason) for reason in config.reasons)
             raise ModelError(f"{model.name}: the decoder cannot build this model: {reasons}")
         with torch.device("meta"):
             decoder = Decoder(config)
@@ -54,16 +54,15 @@ class DecoderDefinition(ModelDefinition):
         return decoder.eval()
 
 
-def _read(architecture: str, config: Mapping[str, Any]) -> DecoderConfig | tuple[Rejection, ...]:
+def _read(architecture: str, config: Mapping[str, Any]) -> DecoderConfig | Rejected:
     family = FAMILIES.get(architecture)
     if family is None:
-        return (
-            Rejection(
-                code="architecture",
-                field="architecture",
-                found=architecture,
-                needed=f"one of {', '.join(sorted(FAMILIES))}",
-                remedy="let another definition serve it",
-            ),
+        reason = Rejection(
+            code="architecture",
+            field="architecture",
+            found=architecture,
+            needed=f"one of {', '.join(sorted(FAMILIES))}",
+            remedy="let another definition serve it",
         )
+        return Rejected((reason,))
     return read_config(family, config)

@@ -51,11 +51,12 @@ class Rope:
 
 
 class RopeError(ValueError):
-    """field, found, needed: of the rejection to be made from it."""
+    """field, found, needed: of the rejection to be made from it.  fault: no definition could
+    make sense of it."""
 
-    def __init__(self, field: str, found: object, needed: object) -> None:
+    def __init__(self, field: str, found: object, needed: object, *, fault: bool = False) -> None:
         super().__init__(f"{field}={found!r}, needs {needed}")
-        self.field, self.found, self.needed = field, found, needed
+        self.field, self.found, self.needed, self.fault = field, found, needed, fault
 
 
 def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
@@ -68,7 +69,9 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
         # As when somebody adds an old form to a new file; which of the two counts is a guess.
         raise RopeError("rope_scaling", config["rope_scaling"], "nothing beside rope_parameters")
     given = config.get(key) or {}
-    if not isinstance(given, Mapping) or any(isinstance(v, Mapping) for v in given.values()):
+    if not isinstance(given, Mapping):
+        raise RopeError(key, given, "a mapping", fault=True)
+    if any(isinstance(v, Mapping) for v in given.values()):
         raise RopeError(key, given, "one mapping for all layers")
     variant = given.get("rope_type", given.get("type", "default"))
     if variant not in VARIANTS:
@@ -76,6 +79,8 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
     theta = given.get("rope_theta", config.get("rope_theta"))
     theta = DEFAULT_THETA if theta is None else theta
     partial = given.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    if partial is not None:
+        _positive("partial_rotary_factor", partial)
     if partial not in (None, 1, 1.0):
         raise RopeError("partial_rotary_factor", partial, 1.0)
     trained = config.get(
@@ -93,7 +98,7 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
             if values.get(name) is not None:
                 _positive(f"{key}.{name}", values[name])
         if theta <= 1:
-            raise RopeError(f"{key}.rope_theta", theta, "a number > 1")
+            raise RopeError(f"{key}.rope_theta", theta, "a number > 1", fault=True)
     return Rope(
         variant=variant, theta=float(theta), trained=trained, extended=longest, values=values
     )
@@ -101,7 +106,7 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
 
 def _positive(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise RopeError(name, value, "a finite number > 0")
+        raise RopeError(name, value, "a finite number > 0", fault=True)
 
 
 def inverse_frequencies(rope: Rope, head_size: int) -> tuple[torch.Tensor, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from framework_torch.models.reader import Reader
+from framework_torch.models.reader import OTHER, Reader
 
 SLIDING, FULL = "sliding_attention", "full_attention"
 Windows = tuple[int | None, ...]
@@ -27,7 +27,7 @@ def _by_layer(reader: Reader, layers: int) -> Windows:
     kinds = _layer_types(reader, layers)
     if not reader.flag("use_sliding_window"):
         if kinds and SLIDING in kinds:
-            reader.reject("layer_types", SLIDING, "use_sliding_window=true")
+            reader.reject("layer_types", SLIDING, "use_sliding_window=true", OTHER)
         return (None,) * layers
     if reader.get("sliding_window") is None:
         return (None,) * layers
@@ -54,10 +54,10 @@ def _layer_types(reader: Reader, layers: int) -> tuple[str, ...] | None:
     if kinds is None:
         return None
     known = (FULL, SLIDING)
-    if not isinstance(kinds, list | tuple) or any(kind not in known for kind in kinds):
-        reader.reject("layer_types", kinds, f"a list of {' or '.join(known)}", "use another runner")
+    if not isinstance(kinds, list | tuple) or len(kinds) != layers:
+        reader.fault("layer_types", kinds, f"a list of {layers} entries")
         return None
-    if len(kinds) != layers:
-        reader.reject("layer_types", len(kinds), f"{layers} entries", "correct config.json")
+    if any(kind not in known for kind in kinds):
+        reader.reject("layer_types", kinds, f"a list of {' or '.join(known)}", OTHER)
         return None
     return tuple(kinds)

@@ -12,7 +12,7 @@ from framework.contracts.base import name_of
 from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.step import I32, AdmittedRequest, Bool
 from framework_torch.sampler.history import History
-from framework_torch.sampler.rows import I64, on_device, put, take, which
+from framework_torch.sampler.rows import I64, put, take, which
 
 Failures = dict[int, str]
 
@@ -78,15 +78,47 @@ def _apply(
     told = tuple(outputs[row] for row in rows)
     try:
         processor.apply(part, slots[rows], told)
-        put(logits, rows, part)
-        return
     except (Exception, SystemExit):
-        logits.index_copy_(0, on_device(rows, logits), before)
+        part.copy_(before)
+        _apply_alone(processor, part, rows, slots, told, failures)
+    _blame(processor, before, part, rows, failures)
+    put(logits, rows, part)
+
+
+def _apply_alone(
+    processor: LogitsProcessor,
+    part: torch.Tensor,
+    rows: I64,
+    slots: I32,
+    told: Sequence[I32],
+    failures: Failures,
+) -> None:
     for index, row in enumerate(rows.tolist()):
         try:
-            processor.apply(logits[row : row + 1], slots[row : row + 1], told[index : index + 1])
+            processor.apply(part[index : index + 1], slots[row : row + 1], told[index : index + 1])
         except (Exception, SystemExit) as error:
             failures.setdefault(row, _sentence(processor, error))
+
+
+def _blame(
+    processor: LogitsProcessor,
+    before: torch.Tensor,
+    after: torch.Tensor,
+    rows: I64,
+    failures: Failures,
+) -> None:
+    """Rows from which a token could be chosen before, and cannot any more: without this the
+    model, or the request's own limits, would be blamed.  One reduction, where nothing is wrong."""
+    best = after.amax(dim=1)
+    broken = which(~torch.isfinite(best).cpu().numpy())
+    if not len(broken):
+        return
+    sound = torch.isfinite(take(before, broken).amax(dim=1)).tolist()
+    for index, was_sound in zip(broken.tolist(), sound, strict=True):
+        if was_sound:
+            left = float(best[index]) == float("-inf")
+            what = "forbids every token" if left else "wrote logits that are not numbers"
+            failures.setdefault(int(rows[index]), f"logits processor {name_of(processor)} {what}")
 
 
 def _sentence(processor: LogitsProcessor, error: BaseException) -> str:
