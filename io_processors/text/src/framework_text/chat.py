@@ -1,4 +1,5 @@
-"""A conversation through a chat template, by Transformers' own machinery."""
+"""A conversation through a chat template: the model's by Transformers' own machinery, that of
+a request in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 from framework.errors import InputError
 from framework_text.messages import normalise_messages, normalise_tools
+from framework_text.template_process import TemplateProcess
 
 # Arguments of apply_chat_template that are this module's own, not variables of a template.
 _OWN = frozenset(
@@ -30,8 +32,13 @@ _OWN = frozenset(
 )
 
 
+# Marks the end of a message to be continued.  A template that trims takes the space off.
+_TAG = "CONTINUE-FROM-HERE-5f1c9a "
+
+
 def render(
     library: Any,
+    foreign: TemplateProcess,
     messages: Sequence[Mapping[str, Any]],
     *,
     tools: Sequence[Mapping[str, Any]] | None,
@@ -40,7 +47,8 @@ def render(
     add_generation_prompt: bool,
     continue_final_message: bool,
 ) -> str:
-    """The prompt as text.  Raises InputError, whatever the template does."""
+    """The prompt as text.  foreign: runs `chat_template`.  Raises InputError, whatever the
+    template does."""
     variables = _variables(chat_template_kwargs)
     template = _template(library, chat_template, tools)
     if add_generation_prompt and continue_final_message:
@@ -51,6 +59,17 @@ def render(
         )
     conversation = normalise_messages(messages, template)
     functions = normalise_tools(tools)
+    if chat_template is not None:
+        variables = {
+            **library.special_tokens_map,
+            "documents": None,
+            **variables,
+            "tools": functions,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        if continue_final_message:
+            return _continued(foreign, template, conversation, variables)
+        return foreign.render(template, {**variables, "messages": conversation})
     try:
         text = library.apply_chat_template(
             conversation,
@@ -71,6 +90,25 @@ def render(
     if not isinstance(text, str):
         raise InputError("the conversation is not one conversation", parameter="messages")
     return text
+
+
+def _continued(
+    foreign: TemplateProcess,
+    template: str,
+    conversation: list[dict[str, Any]],
+    variables: Mapping[str, Any],
+) -> str:
+    """The prompt up to the end of the last message."""
+    last = {**conversation[-1], "content": conversation[-1]["content"] + _TAG}
+    text = foreign.render(template, {**variables, "messages": [*conversation[:-1], last]})
+    head, found, tail = text.rpartition(_TAG.strip())
+    if not found:
+        raise InputError(
+            "the chat template does not write the final message, which was to be continued",
+            parameter="continue_final_message",
+            mend="set continue_final_message to False, or give another chat_template",
+        )
+    return head if tail.startswith(" ") else head.rstrip()
 
 
 def _variables(kwargs: Mapping[str, Any] | None) -> dict[str, Any]:

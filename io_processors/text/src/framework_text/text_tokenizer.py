@@ -9,6 +9,7 @@ from framework.contracts.model_source import ModelFiles
 from framework.errors import InputError
 from framework_text.bytes_of_tokens import TokenDecoder
 from framework_text.chat import render
+from framework_text.template_process import TemplateProcess
 
 
 class TextTokenizer:
@@ -28,6 +29,7 @@ class TextTokenizer:
         texts: Sequence[str] | None = None,
     ) -> None:
         self._library = library
+        self._foreign = TemplateProcess()
         self._backend = library.backend_tokenizer
         # tokenizer.json may ask for truncation and padding; neither belongs to a prompt.
         self._backend.no_truncation()
@@ -115,6 +117,7 @@ class TextTokenizer:
     ) -> list[int]:
         text = render(
             self._library,
+            self._foreign,
             messages,
             tools=tools,
             chat_template=chat_template,

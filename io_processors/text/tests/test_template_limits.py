@@ -1,0 +1,79 @@
+"""A chat template of a request ends, however it is written, and the next one is rendered."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework.errors import InputError
+from framework_text.template_process import TemplateProcess
+from framework_text.text_tokenizer import TextTokenizer
+
+LOOPS = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+DOUBLES = "{% set s = namespace(x='ab' * 999) %}{% for i in range(40) %}{% set s.x = s.x ~ s.x %}"
+TREE = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}"
+HOSTILE = {
+    "nested loops": (LOOPS, "more than 0.2 s"),
+    "a silent doubling": (DOUBLES + "{% endfor %}{{ s.x | length }}", "memory"),
+    "a power": ("{{ 9 ** (9 ** (9 ** 9)) }}", "more than 0.2 s"),
+    "a long repeat": ("{{ 'x' * 10 ** 10 }}", "memory"),
+    "a wide text": ("{{ '%1000000000d' % 1 }}", "memory"),
+    "much output": ("{% for i in range(99999) %}{{ 'x' * 999 }}{% endfor %}", "1000000 characters"),
+    "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
+    "a tree of calls": (TREE, "more than 0.2 s"),
+    "an escape": ("{{ ''.__class__.__mro__ }}", "unsafe"),
+    "a large range": ("{{ range(10 ** 9) | list }}", "range"),
+    "a syntax error": ("{% for %}", "Expected"),
+    "deep brackets": ("{{ " + "(" * 50_000 + " }}", "recursion|too many"),
+}
+
+
+@pytest.fixture(scope="module")
+def process() -> TemplateProcess:
+    return TemplateProcess(seconds=0.2, characters=10**6, memory=1 << 28)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_template_is_one_clear_error_and_the_next_is_rendered(
+    process: TemplateProcess, name: str
+) -> None:
+    template, words = HOSTILE[name]
+    with pytest.raises(InputError, match=words):
+        process.render(template, {})
+    assert process.render("{{ a }}", {"a": name}) == name
+
+
+def test_a_good_template_reads_as_transformers_reads_it(smollm: TextTokenizer) -> None:
+    """Blocks, filters, functions and tags: what the model's own template would give."""
+    library = smollm.unwrap()
+    template = (
+        "{% for m in messages %}\n  {% if loop.index > 2 %}{% break %}{% endif %}\n"
+        "{% generation %}{{ m.content | tojson }}{% endgeneration %}\n{% endfor %}"
+        "{{ {'b': '<é>', 'a': [1]} | tojson(indent=1) }}{{ strftime_now('%Y') }}{{ eos_token }}"
+        "{{ tools }}{{ documents }}{{ nothing }}"
+    )
+    messages = [{"role": "user", "content": text} for text in ("é\n", " b ", "c")]
+    expected = library.apply_chat_template(messages, chat_template=template, tokenize=False)
+    ids = smollm.render_chat(messages, chat_template=template, add_generation_prompt=False)
+    assert smollm.decode(ids, skip_special_tokens=False) == expected
+
+
+@pytest.mark.parametrize("trims", [False, True])
+def test_a_message_is_continued_as_transformers_continues_it(
+    smollm: TextTokenizer, trims: bool
+) -> None:
+    content = "{{ m.content | trim }}" if trims else "{{ m.content }}"
+    template = "{% for m in messages %}[" + content + "]{% endfor %}"
+    messages = [{"role": "user", "content": " a "}, {"role": "assistant", "content": " b, "}]
+    options = {"chat_template": template, "continue_final_message": True}
+    expected = smollm.unwrap().apply_chat_template(messages, tokenize=False, **options)
+    ids = smollm.render_chat(messages, add_generation_prompt=False, **options)
+    assert smollm.decode(ids) == expected
+    options["chat_template"] = "fixed"
+    with pytest.raises(InputError, match="does not write the final message") as caught:
+        smollm.render_chat(messages, add_generation_prompt=False, **options)
+    assert caught.value.parameter == "continue_final_message"
+
+
+def test_values_that_are_no_json_are_refused_by_name(smollm: TextTokenizer) -> None:
+    with pytest.raises(InputError, match="plain JSON"):
+        smollm.render_chat([{"role": "user", "content": "a", "x": {1, 2}}], chat_template="a")
