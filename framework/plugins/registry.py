@@ -192,14 +192,20 @@ class PluginRegistry:
                 record.facts = Facts(kind=record.kind, name=record.name, scopes=scopes)
             return cls
 
-    def create_record(self, record: Record) -> Contract:
-        """A new instance of a record.  An error of its constructor is a PluginError."""
+    def create_record(
+        self, record: Record, options: Mapping[str, object] | None = None
+    ) -> Contract:
+        """A new instance of a record.  An error of its constructor is a PluginError.
+
+        options: {key: value} in place of those that the registry was given.
+        """
         cls = self.load_record(record)
-        given = self._options.get(record.kind, {}).get(record.name)
-        options = validate(record, cls, given)
+        known = self._options.get(record.kind, {}).get(record.name)
+        given = known if options is None else options
+        valid = validate(record, cls, given)
         try:
             with self.transaction():
-                instance = cls(options)
+                instance = cls(valid)
         except FrameworkError:
             raise
         except (Exception, SystemExit) as error:

@@ -1,0 +1,25 @@
+"""Which suite belongs to which kind: data, so that a new suite is a new row."""
+
+from __future__ import annotations
+
+import importlib
+
+from framework.testing.conformance.suite import Suite
+
+SUITES: dict[str, str] = {}
+"""kind -> "module:Class".  The other kinds are provisional: load, select and close."""
+
+
+def suite_of(kind: str) -> type[Suite]:
+    """The suite of a kind."""
+    value = SUITES.get(kind)
+    return Suite if value is None else load_suite(value)
+
+
+def load_suite(value: str) -> type[Suite]:
+    """The class that "module:Class" means.  Raises ImportError, AttributeError, TypeError."""
+    module, _, name = value.partition(":")
+    found = getattr(importlib.import_module(module), name)
+    if not (isinstance(found, type) and issubclass(found, Suite)):
+        raise TypeError(f"{value} is no suite")
+    return found

@@ -1,0 +1,82 @@
+"""The plain face of the kit: one call, one report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from framework.contracts.base import Contract
+from framework.errors import ConfigError
+from framework.plugins.near import did_you_mean
+from framework.testing.conformance.catalogue import suite_of
+from framework.testing.conformance.clauses import Layer
+from framework.testing.conformance.outcomes import Status
+from framework.testing.conformance.report import Report
+from framework.testing.conformance.run import CLAUSE_BUDGET, Run
+from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.target import target_of
+
+
+def check(
+    plugin: str | type[Contract] | None = None,
+    *,
+    suite: type[Suite] | None = None,
+    options: Mapping[str, Any] | None = None,
+    seed: int | None = None,
+    only: Collection[str] = (),
+    only_case: int | None = None,
+    layers: Collection[Layer] = tuple(Layer),
+    budget: float = CLAUSE_BUDGET,
+) -> Report:
+    """Run a suite on a plugin.
+
+    plugin: "kind:name", "kind:name@distribution" or a class; None takes the suite's own.
+    suite: by default that of the kind.  only: clause ids, and what they rest on; then the
+    others are left out of the report.  budget: seconds that a clause may take.
+
+    Raises PluginError for an unknown plugin and ConfigError for an unknown clause.
+    """
+    wanted = plugin if plugin is not None else suite.plugin if suite else None
+    if wanted is None:
+        raise ConfigError("no plugin to check", expected="plugin=..., or a suite with one")
+    given = options if options is not None else suite.options if suite else {}
+    target = target_of(wanted, kind=suite.kind if suite else None, options=given)
+    chosen = suite or suite_of(target.kind.name)
+    if chosen.kind not in (None, target.kind.name):
+        raise ConfigError(
+            f"{chosen.__name__} is for plugins of kind {chosen.kind}",
+            expected=chosen.kind,
+            found=target.key,
+        )
+    run = Run(chosen, target, seed=seed, only_case=only_case, layers=layers, budget=budget)
+    known = [clause.id for clause in run.clauses]
+    for name in only:
+        if name not in known:
+            raise ConfigError(
+                f"{chosen.__name__} has no clause {name!r}{did_you_mean(name, known)}",
+                expected=f"one of {', '.join(known)}",
+                found=name,
+            )
+    outcomes = [run.outcome(name) for name in (known if not only else sorted(only))]
+    return Report(
+        plugin=target.key,
+        version=target.record.version,
+        contract=f"{target.kind.name} {target.kind.version}",
+        stability=target.kind.stability.value,
+        suite=f"{chosen.__module__}:{chosen.__qualname__}",
+        seed=run.seed,
+        capabilities=_capabilities(run, outcomes),
+        outcomes=outcomes,
+        problems=tuple(f"expected_failures has unknown clause {name}" for name in run.unknown),
+    )
+
+
+def _capabilities(run: Run, outcomes: Collection[Any]) -> tuple[str, ...]:
+    """What is declared; nothing where the plugin is too broken to be asked."""
+    early = (Layer.STATIC, Layer.IMPORT, Layer.CONSTRUCT)
+    if any(o.status is Status.FAILED and o.clause.layer in early for o in outcomes):
+        return ()
+    try:
+        return tuple(sorted(run.declared()))
+    except Exception:  # a clause that rests on it has failed with this error
+        return ()

@@ -1,0 +1,259 @@
+"""Clauses for plugins of every kind: metadata, import, construction."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import importlib_metadata
+from packaging.requirements import InvalidRequirement, Requirement
+
+from framework.contracts.base import Contract
+from framework.errors import FrameworkError, PluginError
+from framework.plugins.loading import contract_of
+from framework.plugins.policy import normalize
+from framework.plugins.records import State
+from framework.testing.conformance.cases import expect
+from framework.testing.conformance.clauses import Layer, clause
+from framework.testing.conformance.outcomes import Violation
+from framework.testing.conformance.probe import HEAVY, Probe, probe_import
+from framework.testing.conformance.signatures import misfits
+
+if TYPE_CHECKING:
+    from framework.testing.conformance.target import Target
+
+CONSTRUCTION_BUDGET = 0.5
+
+
+class CommonClauses:
+    """What `Suite` has from the start."""
+
+    target: Target
+    load_budget: ClassVar[float]
+
+    def new(self) -> Any:
+        """See `Suite.new`."""
+        raise NotImplementedError
+
+    def probe(self) -> Probe:
+        """What the import of the plugin does, in a process of its own; asked once."""
+        known = self.target.probe
+        if known is None:
+            known = self.target.probe = probe_import(self.target.record.value)
+        return known
+
+    @clause("ALL-001", "the entry point reads module:attribute", layer=Layer.STATIC)
+    def entry_point_can_be_read(self) -> None:
+        record = self.target.record
+        broken = record.state is State.FAILED and not record.inspected
+        expect(not broken, record.reason, expected="module:attribute", found=record.value)
+
+    @clause("ALL-002", "one distribution only claims the name", layer=Layer.STATIC)
+    def name_is_claimed_once(self) -> None:
+        owners = [record.owner for record in self.target.same_name]
+        expect(
+            len(owners) == 1,
+            "the name has several claims",
+            expected="one distribution",
+            found=", ".join(owners),
+        )
+
+    @clause("ALL-003", "a manifest says its facts", layer=Layer.STATIC, must=False)
+    def manifest_is_there(self) -> None:
+        expect(
+            self.target.record.facts is not None or not self.target.installed,
+            "facts unknown",
+            expected="framework-plugin.toml beside the top-level __init__, with its [[plugin]]",
+            found="no such file; is it in [tool.setuptools.package-data]?",
+        )
+
+    @clause(
+        "ALL-004",
+        "the manifest can be read and its range holds this core's contract",
+        layer=Layer.STATIC,
+    )
+    def contract_range_fits(self) -> None:
+        record = self.target.record
+        wrong = record.state in (State.FAILED, State.INCOMPATIBLE) and record.inspected
+        expect(not wrong, record.reason)
+
+    @clause(
+        "ALL-005",
+        "the distribution requires the core, a third party's without an upper end",
+        layer=Layer.STATIC,
+        must=False,
+    )
+    def core_is_required(self) -> None:
+        record = self.target.record
+        if not self.target.installed or record.owner == "framework":
+            return
+        found = self._core_requirement()
+        if found is None:
+            raise Violation(
+                "the distribution does not require the core\n"
+                '  expected: dependencies = ["framework>=0.1"]'
+            )
+        if record.first_party:  # released together with the core
+            return
+        ends = [str(end) for end in found.specifier if end.operator in ("<", "<=", "==", "~=")]
+        expect(
+            not ends,
+            "the requirement has an upper end; the contract range of the manifest decides",
+            expected="framework>=0.N",
+            found=f"framework{','.join(ends)}",
+        )
+
+    def _core_requirement(self) -> Requirement | None:
+        for text in importlib_metadata.requires(self.target.record.owner) or ():
+            try:
+                requirement = Requirement(text)
+            except InvalidRequirement:
+                continue
+            if normalize(requirement.name) == "framework":
+                return requirement
+        return None
+
+    @clause("ALL-010", "it can be imported, and the import returns", layer=Layer.IMPORT)
+    def import_works(self) -> None:
+        expect(not self.probe().error, self.probe().error, expected="an import that returns")
+
+    @clause("ALL-011", "the import is quick", layer=Layer.IMPORT)
+    def import_is_quick(self) -> None:
+        expect(
+            self.probe().seconds <= self.load_budget,
+            "the import is slow",
+            expected=f"at most {self.load_budget:g} s",
+            found=f"{self.probe().seconds:.2f} s",
+        )
+
+    @clause("ALL-012", "the import loads no heavy library", layer=Layer.IMPORT)
+    def import_is_light(self) -> None:
+        heavy = self.probe().heavy
+        expect(
+            not heavy,
+            "the import loads heavy libraries",
+            expected="they are imported in the methods that need them",
+            found=", ".join(heavy),
+        )
+
+    @clause("ALL-013", "the import opens no connection", layer=Layer.IMPORT)
+    def import_is_offline(self) -> None:
+        network = self.probe().network
+        expect(not network, "the import uses the network", found="; ".join(network))
+
+    @clause("ALL-014", "the import starts no thread and no process", layer=Layer.IMPORT)
+    def import_starts_nothing(self) -> None:
+        begun = self.probe().threads + self.probe().processes
+        expect(not begun, "the import starts threads or processes", found="; ".join(begun))
+
+    @clause("ALL-015", "the import leaves the process as it was", layer=Layer.IMPORT)
+    def import_changes_nothing(self) -> None:
+        changes = self.probe().changes
+        expect(not changes, "the import changes the process", found=", ".join(changes))
+
+    @clause("ALL-016", "the import patches nothing of the core", layer=Layer.IMPORT)
+    def import_patches_nothing(self) -> None:
+        patches = self.probe().patches
+        expect(
+            not patches,
+            "the import replaces parts of the core",
+            expected="a plugin of a kind, or `PluginRegistry.register`",
+            found=", ".join(patches[:5]),
+        )
+
+    @clause(
+        "ALL-020", "the class derives from the contract and lacks no method", layer=Layer.CONSTRUCT
+    )
+    def class_fulfils_the_contract(self) -> None:
+        try:
+            self.target.load()
+        except PluginError as error:
+            expect(False, str(error))
+
+    @clause(
+        "ALL-021", "its methods can be called as the contract calls them", layer=Layer.CONSTRUCT
+    )
+    def signatures_fit(self) -> None:
+        wrong = misfits(self.target.load(), contract_of(self.target.kind))
+        expect(not wrong, "methods do not fit the contract", found="; ".join(wrong))
+
+    @clause("ALL-022", "it can be made and closed, again and again", layer=Layer.CONSTRUCT)
+    def construction_works(self) -> None:
+        for _ in range(3):
+            try:
+                self.new()
+            except FrameworkError as error:
+                expect(False, str(error), expected="an instance")
+
+    @clause("ALL-023", "the constructor is cheap: quick, and no thread", layer=Layer.CONSTRUCT)
+    def construction_is_cheap(self) -> None:
+        self.target.load()
+        threads = set(threading.enumerate())
+        heavy = set(sys.modules)
+        started = time.perf_counter()
+        self.new()
+        seconds = time.perf_counter() - started
+        expect(
+            seconds <= CONSTRUCTION_BUDGET,
+            "the constructor is slow",
+            expected=f"at most {CONSTRUCTION_BUDGET:g} s",
+            found=f"{seconds:.2f} s",
+        )
+        begun = [thread.name for thread in threading.enumerate() if thread not in threads]
+        expect(not begun, "the constructor starts threads", found=", ".join(begun))
+        loaded = [name for name in HEAVY if name in sys.modules and name not in heavy]
+        expect(not loaded, "the constructor loads heavy libraries", found=", ".join(loaded))
+
+    @clause("ALL-024", "an instance that nobody holds goes without an error", layer=Layer.CONSTRUCT)
+    def instances_go_quietly(self) -> None:
+        problems: list[str] = []
+        before = sys.unraisablehook
+        sys.unraisablehook = lambda found: problems.append(
+            f"{type(found.exc_value).__name__}: {found.exc_value}"
+        )
+        try:
+            made: Contract | None = self.target.make()
+            del made
+            gc.collect()
+        finally:
+            sys.unraisablehook = before
+        expect(not problems, "the end of an instance raises", found="; ".join(problems))
+
+    @clause(
+        "ALL-025",
+        "it can be made without options, or the suite says which",
+        layer=Layer.CONSTRUCT,
+    )
+    def options_suffice(self) -> None:
+        model = self.target.load().Options
+        if model is None:
+            return
+        needed = [name for name, field in model.model_fields.items() if field.is_required()]
+        missing = [name for name in needed if name not in self.target.options]
+        expect(
+            not missing,
+            "options without a default: the plugin cannot be made without them",
+            expected="a default, or a value in the suite's `options`",
+            found=", ".join(missing),
+        )
+
+    @clause("ALL-027", "each option has a description", layer=Layer.CONSTRUCT, must=False)
+    def options_are_described(self) -> None:
+        model = self.target.load().Options
+        fields = model.model_fields if model is not None else {}
+        missing = [name for name, field in fields.items() if not field.description]
+        expect(
+            not missing,
+            "options without a description",
+            expected="Field(description=...)",
+            found=", ".join(missing),
+        )
+
+    @clause("ALL-026", "the class has a docstring of its own", layer=Layer.CONSTRUCT, must=False)
+    def class_is_described(self) -> None:
+        text = inspect.cleandoc(self.target.load().__doc__ or "")
+        expect(text, "the class has no docstring", expected="one sentence on what it does")

@@ -1,0 +1,90 @@
+"""Import a plugin in a process of its own and see what that does to it.
+
+An import can end a process, hang, start threads, load libraries of gigabytes, open
+connections and patch what others rely on.  None of this may happen to the process that asks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+HEAVY = (
+    "torch",
+    "transformers",
+    "triton",
+    "tensorflow",
+    "jax",
+    "cupy",
+    "numba",
+    "onnxruntime",
+    "vllm",
+    "sglang",
+)
+"""Libraries that cost seconds to import; a plugin imports them in its methods."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """What an import did.
+
+    error: what it raised, or how the process ended; "" if it worked.  ended: the process was
+    ended by the import.  timed_out: it was killed.  seconds: of the import alone.  heavy:
+    libraries of HEAVY that it loaded.  Others: one sentence for each thing that happened.
+    """
+
+    error: str = ""
+    ended: bool = False
+    timed_out: bool = False
+    seconds: float = 0.0
+    heavy: tuple[str, ...] = ()
+    network: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+    patches: tuple[str, ...] = ()
+
+
+def probe_import(value: str, *, budget: float = 20.0, path: Sequence[str] | None = None) -> Probe:
+    """Import "module:attr" in a fresh interpreter, at most `budget` seconds.
+
+    path: its sys.path, by default that of this process.  Whatever the plugin prints is lost.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder) / "answer.json"
+        where = [entry or os.getcwd() for entry in (sys.path if path is None else path)]
+        command = [sys.executable, "-m", f"{__package__}.probe_child", value, str(answer)]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
+        try:
+            found = subprocess.run(
+                command,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=budget,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return Probe(
+                error=f"the import did not end within {budget:g} s", timed_out=True, seconds=budget
+            )
+        if not answer.exists():
+            said = found.stderr.decode("utf-8", "replace").strip().splitlines()
+            last = f"; it last wrote {said[-1]!r:.200}" if said else ""
+            return Probe(
+                error=f"the import ended the process with exit code {found.returncode}{last}",
+                ended=True,
+            )
+        report: dict[str, Any] = json.loads(answer.read_text())
+    fields: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in report.items()
+    }
+    return Probe(**fields)

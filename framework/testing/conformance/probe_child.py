@@ -1,0 +1,148 @@
+"""The other side of `probe`: runs as a program, imports, and writes down what happened."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import pkgutil
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+_NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto")
+_PROCESS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn", "os.exec")
+
+
+class _Ears:
+    """Hears what is done below Python, through an audit hook, while `on`."""
+
+    def __init__(self) -> None:
+        self.on = False
+        self.network: list[str] = []
+        self.processes: list[str] = []
+        sys.addaudithook(self._hear)
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if not self.on:
+            return
+        if event in _NETWORK:
+            self.network.append(f"{event}{arguments[-1:]!r:.120}")
+            raise OSError(f"no network during an import ({event})")
+        if event in _PROCESS:
+            self.processes.append(f"{event}{arguments[:1]!r:.120}")
+
+
+def _core_modules() -> None:
+    """Import the contracts and the plugin system, so that a change to them is a change."""
+    for package in ("framework.contracts", "framework.plugins"):
+        home = importlib.import_module(package)
+        for found in pkgutil.iter_modules(home.__path__, f"{package}."):
+            importlib.import_module(found.name)
+
+
+def _attributes() -> dict[tuple[str, str], int]:
+    """Identity of everything in the core's modules and of the classes in them."""
+    seen: dict[tuple[str, str], int] = {}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] != "framework" or name.startswith(__package__ or "-"):
+            continue
+        for attribute, value in list(vars(module).items()):
+            # A submodule that was imported since is no patch.
+            if isinstance(value, types.ModuleType):
+                continue
+            seen[name, attribute] = id(value)
+            if isinstance(value, type) and value.__module__ == name:
+                for member, inner in list(vars(value).items()):
+                    # abc keeps a registry of subclasses, which an import fills.
+                    if not member.startswith("_abc_"):
+                        seen[name, f"{attribute}.{member}"] = id(inner)
+    return seen
+
+
+def _state() -> dict[str, object]:
+    import logging
+
+    watched = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
+    return {
+        "the environment": dict(os.environ),
+        "sys.path": list(sys.path),
+        "a signal handler": [signal.getsignal(number) for number in watched],
+        "the working directory": os.getcwd(),
+        "handlers of the root logger": list(logging.getLogger().handlers),
+        "the level of the root logger": logging.getLogger().level,
+        "sys.excepthook": sys.excepthook,
+        "sys.stdout": sys.stdout,
+        "the start method of multiprocessing": _start_method(),
+    }
+
+
+def _start_method() -> str | None:
+    module = sys.modules.get("multiprocessing")
+    method: str | None = module.get_start_method(allow_none=True) if module else None
+    return method
+
+
+def _differences(before: dict[Any, object], after: dict[Any, object]) -> Iterator[Any]:
+    return (key for key, value in before.items() if after.get(key) != value)
+
+
+def _import(value: str) -> None:
+    module, _, attribute = value.partition(":")
+    found: object = importlib.import_module(module.strip())
+    for part in attribute.partition("[")[0].strip().split("."):
+        found = getattr(found, part)
+
+
+def _last_words(done: Callable[[], None]) -> None:
+    """Write the answer, then leave without whatever the plugin set up for the end."""
+    done()
+    os._exit(0)
+
+
+def main(value: str, answer: str) -> None:
+    """Import `value` and write the findings to the file `answer`."""
+    _core_modules()
+    from framework.testing.conformance.probe import HEAVY
+
+    ears, state, names = _Ears(), _state(), _attributes()
+    # What a .pth file of the environment loads at every start is no doing of the plugin.
+    there = set(sys.modules)
+    threads = set(threading.enumerate())
+    error = ""
+    ears.on = True
+    started = time.perf_counter()
+    try:
+        _import(value)
+    except BaseException as problem:  # an exit is a finding, too
+        error = f"{type(problem).__name__}: {problem}"
+    seconds = time.perf_counter() - started
+    ears.on = False
+    after = _attributes()
+    findings = {
+        "error": error,
+        "seconds": seconds,
+        "heavy": [name for name in HEAVY if name in sys.modules and name not in there],
+        "network": ears.network,
+        "processes": ears.processes,
+        "threads": [t.name for t in threading.enumerate() if t not in threads],
+        "changes": list(_differences(state, _state())),
+        "patches": [".".join(key) for key in _differences(dict(names), dict(after))],
+    }
+    _last_words(lambda: _write(answer, findings))
+
+
+def _write(answer: str, findings: dict[str, object]) -> None:
+    file = Path(answer)
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(findings))
+    part.replace(file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])

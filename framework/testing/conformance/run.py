@@ -1,0 +1,207 @@
+"""Runs the clauses of a suite on one plugin, layer by layer."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import framework
+from framework.testing.conformance.clauses import Clause, Layer, check_of, clauses_of
+from framework.testing.conformance.outcomes import NoDevice, Outcome, Status, Violation
+from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.target import Target
+
+CLAUSE_BUDGET = 120.0
+"""Seconds after which a clause counts as hanging."""
+
+
+class Run:
+    """One suite on one target; each clause is run at most once.
+
+    layers: those to be run; the others are "not run".  only_case: the one random case to run.
+    """
+
+    def __init__(
+        self,
+        suite: type[Suite],
+        target: Target,
+        *,
+        seed: int | None = None,
+        only_case: int | None = None,
+        layers: Collection[Layer] = tuple(Layer),
+        budget: float = CLAUSE_BUDGET,
+    ) -> None:
+        self.suite = suite
+        self.target = target
+        self.clauses = clauses_of(suite)
+        self.seed = suite.seed if seed is None else seed
+        self._only_case = only_case
+        self._layers = frozenset(layers)
+        self._budget = budget
+        self._outcomes: dict[str, Outcome] = {}
+        self._declared: frozenset[str] | None = None
+        self.unknown = sorted(set(suite.expected_failures) - {c.id for c in self.clauses})
+
+    def outcome(self, clause_id: str) -> Outcome:
+        """The outcome of one clause; layers before its own are run first.
+
+        Raises KeyError for a clause that the suite does not have.
+        """
+        clause = next((c for c in self.clauses if c.id == clause_id), None)
+        if clause is None:
+            raise KeyError(clause_id)
+        if clause_id not in self._outcomes:
+            broken = self._broken_before(clause.layer)
+            self._outcomes[clause_id] = self._settle(clause, broken)
+        return self._outcomes[clause_id]
+
+    def declared(self) -> frozenset[str]:
+        """Capabilities that the plugin declares.  Raises what the plugin raises."""
+        if self._declared is None:
+            suite = self._instance(self.clauses[0])
+            try:
+                self._declared = suite.declared()
+            finally:
+                _close(suite)
+        return self._declared
+
+    def _broken_before(self, layer: Layer) -> Outcome | None:
+        for clause in self.clauses:
+            if clause.layer < layer and clause.required(framework.__version__):
+                outcome = self.outcome(clause.id)
+                if outcome.status is Status.FAILED:
+                    return outcome
+        return None
+
+    def _settle(self, clause: Clause, broken: Outcome | None) -> Outcome:
+        if clause.layer not in self._layers:
+            return Outcome(clause=clause, status=Status.NOT_RUN, message="not asked for")
+        if clause.layer is Layer.IMPORT and not self.target.importable:
+            return Outcome(
+                clause=clause,
+                status=Status.NOT_RUN,
+                message=f"{self.target.record.value} is a class of this process only",
+            )
+        if broken is not None:
+            what = f"the {broken.clause.layer.name.lower()} layer broke at {broken.clause.id}"
+            return Outcome(clause=clause, status=Status.NOT_RUN, message=what)
+        return self._strictly(clause, self._check(clause))
+
+    def _strictly(self, clause: Clause, outcome: Outcome) -> Outcome:
+        """An expected failure must fail; where the suite names none, nothing changes."""
+        reason = self.suite.expected_failures.get(clause.id)
+        if reason is None:
+            return outcome
+        if outcome.status is Status.FAILED:
+            return Outcome(
+                clause=clause,
+                status=Status.EXPECTED_FAILURE,
+                message=f"{reason} ({outcome.message.splitlines()[0]})",
+                seconds=outcome.seconds,
+            )
+        return Outcome(
+            clause=clause,
+            status=Status.FAILED,
+            message=f"it is listed in expected_failures ({reason}), and is {outcome.status}: "
+            "take it off the list",
+            seconds=outcome.seconds,
+        )
+
+    def _check(self, clause: Clause) -> Outcome:
+        check = check_of(self.suite, clause)
+        if check is None:
+            return Outcome(
+                clause=clause,
+                status=Status.FAILED,
+                message=f"{self.suite.__name__} covers or deletes {clause.method}; list the "
+                "clause in expected_failures instead",
+            )
+        started = time.perf_counter()
+        suite = self._instance(clause)
+        status, message = Status.PASSED, ""
+        try:
+            with _bounded(self._budget):
+                skipped = self._undeclared(clause)
+                if skipped:
+                    return Outcome(clause=clause, status=Status.UNDECLARED, message=skipped)
+                check(suite)
+                _close(suite)
+        except KeyboardInterrupt:
+            raise
+        except NoDevice as missing:
+            status, message = Status.NO_DEVICE, str(missing)
+        except BaseException as error:  # an exit is the plugin's failure, too
+            status, message = Status.FAILED, _describe(error)
+        return Outcome(
+            clause=clause,
+            status=status,
+            message=message,
+            reproduce=self._line(clause, suite) if status is Status.FAILED else "",
+            seconds=time.perf_counter() - started,
+        )
+
+    def _undeclared(self, clause: Clause) -> str:
+        if clause.needs and clause.needs not in self.declared():
+            return f"{clause.needs} is not declared"
+        if clause.lacks and clause.lacks in self.declared():
+            return f"{clause.lacks} is declared"
+        return ""
+
+    def _instance(self, clause: Clause) -> Suite:
+        suite = self.suite()
+        suite.target, suite.clause, suite.only_case = self.target, clause, self._only_case
+        suite.__dict__["seed"] = self.seed
+        return suite
+
+    def _line(self, clause: Clause, suite: Suite) -> str:
+        line = f"framework plugins conform {self.target.key} --clause {clause.id}"
+        if suite.case is None:
+            return f"reproduce: {line}"
+        return f"reproduce: {line} --seed {self.seed} --case {suite.case.index}   # {suite.case}"
+
+
+def _close(suite: Suite) -> None:
+    while suite.made:
+        suite.close(suite.made.pop())
+
+
+def _describe(error: BaseException) -> str:
+    if isinstance(error, Violation):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{place}: {error}"
+
+
+class _Hanging(BaseException):
+    """Past whatever `except Exception` the plugin has."""
+
+
+@contextmanager
+def _bounded(seconds: float) -> Iterator[None]:
+    """Raise in the main thread of a Unix process after `seconds`; elsewhere there is no bound.
+
+    An alarm that somebody else has set (pytest-timeout) is put back.
+    """
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise _Hanging(f"it did not end within {seconds:g} s")
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        rest = max(left - (time.monotonic() - started), 0.01) if left else 0.0
+        signal.setitimer(signal.ITIMER_REAL, rest, interval)

@@ -1,0 +1,106 @@
+"""What a suite is run on: an installed plugin, or a class of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from framework.contracts.base import Contract
+from framework.errors import ConfigError, PluginError
+from framework.plugins.kinds import Kind
+from framework.plugins.lookup import claims, unknown
+from framework.plugins.policy import Policy, parse_pattern
+from framework.plugins.records import Record
+from framework.plugins.registry import PluginRegistry
+from framework.testing.conformance.probe import Probe
+
+
+@dataclass(slots=True, kw_only=True)
+class Target:
+    """record: of the plugin.  installed: it came with a distribution, so that there are
+    metadata to look at.  same_name: all records of its kind and name.  options: {key: value}.
+    probe: what its import did, once it was tried."""
+
+    kind: Kind
+    record: Record
+    registry: PluginRegistry
+    installed: bool
+    same_name: tuple[Record, ...]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    probe: Probe | None = None
+
+    @property
+    def importable(self) -> bool:
+        """Another process can import it: it is no class of a function or of a script."""
+        module, _, name = self.record.value.partition(":")
+        return self.installed or ("<" not in name and module != "__main__")
+
+    @property
+    def key(self) -> str:
+        """kind:name@distribution."""
+        return self.record.key
+
+    def load(self) -> type[Contract]:
+        """The class; PluginError."""
+        return self.registry.load_record(self.record)
+
+    def make(self) -> Contract:
+        """A new instance with the options; PluginError."""
+        return self.registry.create_record(self.record, self.options)
+
+
+def target_of(
+    plugin: str | type[Contract],
+    *,
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Target:
+    """The target that "kind:name", "kind:name@distribution" or a class means.
+
+    kind: for a plugin written without one.  The plugin is admitted whatever the allow lists of
+    the environment say: the author named it.  Raises PluginError for an unknown name and for
+    two plugins of the same name and distribution, ConfigError for a name without a kind.
+    """
+    given = dict(options or {})
+    if not isinstance(plugin, str):
+        return _of_class(plugin, given)
+    head, colon, name = plugin.partition(":")
+    if not colon:
+        head, name = kind or "", plugin
+    if not head:
+        raise ConfigError(f"{plugin!r} does not say its kind", expected="KIND:NAME", found=plugin)
+    base = name.partition("@")[0]
+    registry = PluginRegistry(policy=Policy(allow=(parse_pattern(f"+{head}:{name}"),)))
+    row = registry.kind(head)
+    records = registry.records(row.name)
+    found = claims(records, name)
+    if not found:
+        raise unknown(name, row.name, records, registry.first_party)
+    if len(found) > 1:
+        owners = " or ".join(f"{head}:{r.name}@{r.owner}" for r in found)
+        raise PluginError(
+            f"{plugin!r} means {len(found)} plugins", plugin=plugin, mend=f"say {owners}"
+        )
+    return Target(
+        kind=row,
+        record=found[0],
+        registry=registry,
+        installed=True,
+        same_name=tuple(claims(records, base)),
+        options=given,
+    )
+
+
+def _of_class(cls: type[Contract], options: Mapping[str, Any]) -> Target:
+    registry = PluginRegistry(policy=Policy())
+    kind = registry.kind(str(getattr(cls, "kind", "of a class without a kind")))
+    handle = registry.register(kind.name, cls.__name__, cls, "this-process")
+    return Target(
+        kind=kind,
+        record=handle.record,
+        registry=registry,
+        installed=False,
+        same_name=(handle.record,),
+        options=options,
+    )
