@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from framework.cli.plugins.conform import conform
 from framework.cli.plugins.listing import list_plugins
 from framework.cli.plugins.show import show_plugin
 
@@ -13,4 +14,5 @@ def build_app() -> typer.Typer:
     app = typer.Typer(help="Show the plugins that are installed.", no_args_is_help=True)
     app.command("list")(list_plugins)
     app.command("show")(show_plugin)
+    app.command("conform")(conform)
     return app

@@ -34,8 +34,10 @@ def expect(
     if condition:
         return
     parts = [message]
-    if expected is not None or found is not None:
-        parts += [f"  expected: {expected}", f"  found:    {found}"]
+    if expected is not None:
+        parts.append(f"  expected: {expected}")
+    if found is not None:
+        parts.append(f"  found:    {found}")
     raise Violation("\n".join(parts))
 
 

@@ -22,6 +22,7 @@ def check(
     *,
     suite: type[Suite] | None = None,
     options: Mapping[str, Any] | None = None,
+    ad_hoc: Mapping[str, str] | None = None,
     seed: int | None = None,
     only: Collection[str] = (),
     only_case: int | None = None,
@@ -32,7 +33,8 @@ def check(
 
     plugin: "kind:name", "kind:name@distribution" or a class; None takes the suite's own.
     suite: by default that of the kind.  only: clause ids, and what they rest on; then the
-    others are left out of the report.  budget: seconds that a clause may take.
+    others are left out of the report.  ad_hoc: {"kind:name": "module:attr"}.
+    budget: seconds that a clause may take.
 
     Raises PluginError for an unknown plugin and ConfigError for an unknown clause.
     """
@@ -40,7 +42,7 @@ def check(
     if wanted is None:
         raise ConfigError("no plugin to check", expected="plugin=..., or a suite with one")
     given = options if options is not None else suite.options if suite else {}
-    target = target_of(wanted, kind=suite.kind if suite else None, options=given)
+    target = target_of(wanted, kind=suite.kind if suite else None, options=given, ad_hoc=ad_hoc)
     chosen = suite or suite_of(target.kind.name)
     if chosen.kind not in (None, target.kind.name):
         raise ConfigError(

@@ -35,6 +35,7 @@ class Suite(common.CommonClauses):
         expected_failures: {clause id: reason}; one that passes, or is unknown, is a failure.
         seed: of all random cases.
         load_budget: seconds that the import may take.
+        construction_budget: seconds that the constructor may take.
 
     A suite of a kind sets `kind`, the `capabilities` that its clauses come in pairs for, and
     `declared()`.
@@ -47,6 +48,7 @@ class Suite(common.CommonClauses):
     expected_failures: ClassVar[Mapping[str, str]] = {}
     seed: ClassVar[int] = 0
     load_budget: ClassVar[float] = 2.0
+    construction_budget: ClassVar[float] = 0.5
 
     _run: ClassVar[Run | None] = None
 

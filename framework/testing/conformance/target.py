@@ -55,12 +55,15 @@ def target_of(
     *,
     kind: str | None = None,
     options: Mapping[str, Any] | None = None,
+    ad_hoc: Mapping[str, str] | None = None,
 ) -> Target:
     """The target that "kind:name", "kind:name@distribution" or a class means.
 
-    kind: for a plugin written without one.  The plugin is admitted whatever the allow lists of
-    the environment say: the author named it.  Raises PluginError for an unknown name and for
-    two plugins of the same name and distribution, ConfigError for a name without a kind.
+    kind: for a plugin written without one.  ad_hoc: {"kind:name": "module:attr"}.
+
+    The plugin is admitted whatever the lists of the environment say: the author named it.
+    Raises PluginError for an unknown name and for two plugins of the same name and
+    distribution, ConfigError for a name without a kind.
     """
     given = dict(options or {})
     if not isinstance(plugin, str):
@@ -71,7 +74,8 @@ def target_of(
     if not head:
         raise ConfigError(f"{plugin!r} does not say its kind", expected="KIND:NAME", found=plugin)
     base = name.partition("@")[0]
-    registry = PluginRegistry(policy=Policy(allow=(parse_pattern(f"+{head}:{name}"),)))
+    policy = Policy(allow=(parse_pattern(f"+{head}:{name}"),))
+    registry = PluginRegistry(policy=policy, ad_hoc=ad_hoc)
     row = registry.kind(head)
     records = registry.records(row.name)
     found = claims(records, name)
@@ -86,10 +90,30 @@ def target_of(
         kind=row,
         record=found[0],
         registry=registry,
-        installed=True,
+        installed=found[0].distribution is not None,
         same_name=tuple(claims(records, base)),
         options=given,
     )
+
+
+def full_name(plugin: str, ad_hoc: Mapping[str, str] | None = None) -> str:
+    """ "kind:name" of what is written with or without a kind.
+
+    Raises PluginError for an unknown name, ConfigError for one that several kinds have.
+    """
+    if ":" in plugin:
+        return plugin
+    registry = PluginRegistry(policy=Policy(), ad_hoc=ad_hoc)
+    found = claims(registry.records(), plugin)
+    kinds = sorted({record.kind for record in found})
+    if not kinds:
+        raise unknown(plugin, None, registry.records(), registry.first_party)
+    if len(kinds) > 1:
+        names = [f"{kind}:{plugin}" for kind in kinds]
+        raise ConfigError(
+            f"several kinds have a plugin {plugin!r}", expected=" or ".join(names), found=plugin
+        )
+    return f"{kinds[0]}:{plugin}"
 
 
 def _of_class(cls: type[Contract], options: Mapping[str, Any]) -> Target:

@@ -1,0 +1,95 @@
+"""Deliberately broken plugins: the kit must name the clause that each of them breaks.
+
+A mutant is a class marked with `breaks`; `assert_caught` runs the suite of its kind on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from framework.contracts.base import Contract
+from framework.testing.conformance import Layer, Status, Suite, check, clauses_of
+from framework.testing.conformance.report import Report
+
+C = TypeVar("C", bound=type[Contract])
+IN_PROCESS = (Layer.STATIC, Layer.CONSTRUCT, Layer.BEHAVIOUR, Layer.DEVICE)
+
+
+@dataclass(frozen=True, slots=True)
+class Breaks:
+    """clause: that must fail.  also: others that may fail with it, and none else."""
+
+    clause: str
+    also: tuple[str, ...]
+
+
+def breaks(clause: str, *also: str) -> Callable[[C], C]:
+    """Mark a mutant with the clause that it breaks, and with those that may fall with it."""
+
+    def mark(cls: C) -> C:
+        # On the class itself, so that a subclass is no mutant by inheritance.
+        cls.__mutant__ = (cls, Breaks(clause, also))
+        return cls
+
+    return mark
+
+
+def mutants_of(names: Iterable[object]) -> list[type[Contract]]:
+    """The marked classes among the values of a module's namespace."""
+    found = []
+    for value in names:
+        owner, _ = getattr(value, "__mutant__", (None, None))
+        if isinstance(value, type) and owner is value:
+            found.append(value)
+    return found
+
+
+def mark_of(mutant: type[Contract]) -> Breaks:
+    return mutant.__mutant__[1]
+
+
+def assert_caught(
+    mutant: type[Contract],
+    suite: type[Suite],
+    *,
+    layers: Collection[Layer] = IN_PROCESS,
+    **more: object,
+) -> None:
+    """The clause fails, none of an earlier layer does, and no other that is not listed."""
+    mark = mark_of(mutant)
+    assert_fails(check(mutant, suite=suite, layers=layers, **more), mark.clause, mark.also)
+
+
+def assert_fails(report: Report, clause: str, also: Collection[str] = ()) -> None:
+    failed = {outcome.clause.id: outcome for outcome in report.failures}
+    assert clause in failed, f"{clause} does not fail: {report.text(verbose=True)}"
+    layer = failed[clause].clause.layer
+    early = [name for name, outcome in failed.items() if outcome.clause.layer < layer]
+    assert not early, f"an earlier layer broke: {report.text()}"
+    others = set(failed) - {clause, *also}
+    assert not others, f"others fail that are not listed: {report.text()}"
+    assert not report.problems
+    assert "framework plugins conform" in failed[clause].reproduce
+
+
+def uncovered(suite: type[Suite], mutants: Iterable[type[Contract]]) -> set[str]:
+    """Clauses of a kind's own suite that no mutant breaks; those of all kinds are elsewhere."""
+    common = {clause.id for clause in clauses_of(Suite)} if suite is not Suite else set()
+    broken = {mark_of(mutant).clause for mutant in mutants}
+    return {clause.id for clause in clauses_of(suite)} - common - broken
+
+
+def unpaired(suite: type[Suite]) -> set[str]:
+    """Capabilities without a clause for plugins that declare it, or for those that do not."""
+    clauses = clauses_of(suite)
+    needs = {clause.needs for clause in clauses}
+    lacks = {clause.lacks for clause in clauses}
+    named = (needs | lacks) - {None}
+    return {c for c in {*suite.capabilities, *named} if c not in needs or c not in lacks}
+
+
+def skipped(report: Report) -> set[str]:
+    """Clauses that were not checked because of what the plugin declares."""
+    return {o.clause.id for o in report.outcomes if o.status is Status.UNDECLARED}

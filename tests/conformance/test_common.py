@@ -1,0 +1,250 @@
+"""One broken plugin for each clause that holds for all kinds."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+import time
+
+import pytest
+from pydantic import BaseModel, Field
+
+from framework.contracts.scheduling_policy import SchedulingPolicy
+from framework.testing.conformance import Layer, Suite, check, clauses_of, common
+from framework.testing.conformance.probe import probe_import
+from tests.conformance.mutants import assert_caught, assert_fails, breaks, mutants_of, uncovered
+
+GOOD = '''
+from framework.contracts.scheduling_policy import SchedulingPolicy
+
+class P(SchedulingPolicy):
+    """By arrival."""
+
+    def keys(self, requests):
+        return requests.arrival.astype(float)
+'''
+MANIFEST = """schema = 1
+[[plugin]]
+kind = "scheduling_policy"
+name = "p"
+contract = "{contract}"
+"""
+COUNTER = itertools.count()
+STATIC = (Layer.STATIC,)
+IN_TWO = (Layer.STATIC, Layer.IMPORT)
+
+
+class QuickSuite(Suite):
+    load_budget = 0.35
+    construction_budget = 0.08
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """A distribution with the policy `p` as a folder on sys.path."""
+    made = []
+
+    def put(code=GOOD, manifest=MANIFEST, requires="framework>=0.1", value="{}:P", name=None):
+        package = f"conform_{next(COUNTER)}"
+        name = name or f"dist-{package}"
+        site = tmp_path / package
+        (site / package).mkdir(parents=True)
+        (site / package / "__init__.py").write_text(code)
+        if manifest:
+            text = manifest.format(contract=">=1.0,<2")
+            (site / package / "framework-plugin.toml").write_text(text)
+        info = site / f"{name.replace('-', '_')}-1.0.dist-info"
+        info.mkdir()
+        needs = f"Requires-Dist: {requires}\n" if requires else ""
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n{needs}"
+        )
+        entry = value.format(package)
+        (info / "entry_points.txt").write_text(f"[framework.scheduling_policies]\np = {entry}\n")
+        monkeypatch.syspath_prepend(str(site))
+        made.append(package)
+        return f"scheduling_policy:p@{name}"
+
+    yield put
+    for package in made:
+        sys.modules.pop(package, None)
+
+
+def test_a_good_plugin_passes_every_layer(install):
+    report = check(install())
+    assert report.conformant
+    assert not report.failures, report.text()
+    assert report.counts() == {"passed": len(clauses_of(Suite))}
+
+
+STATIC_FAULTS = {
+    "ALL-001": {"value": "{}.P"},
+    "ALL-003": {"manifest": ""},
+    "ALL-004": {"manifest": MANIFEST.replace("{contract}", ">=2.0")},
+    "ALL-005": {"requires": ""},
+}
+
+
+@pytest.mark.parametrize("clause", STATIC_FAULTS)
+def test_static_mutants_are_caught(install, clause):
+    report = check(install(**STATIC_FAULTS[clause]), suite=Suite, layers=STATIC)
+    # Of an entry point that cannot be read no facts can be found, either.
+    assert_fails(report, clause, also=("ALL-003",) if clause == "ALL-001" else ())
+
+
+def test_an_upper_end_is_caught(install):
+    report = check(install(requires="framework>=0.1,<0.2"), suite=Suite, layers=STATIC)
+    assert_fails(report, "ALL-005")
+    assert "framework<0.2" in report.failures[0].message
+
+
+def test_a_broken_manifest_is_caught(install):
+    report = check(install(manifest="schema = 1\n[[plugin"), suite=Suite, layers=STATIC)
+    assert_fails(report, "ALL-004", also=("ALL-003",))
+
+
+def test_two_claims_are_caught(install):
+    install()
+    second = install(name="another")
+    report = check(second, suite=Suite, layers=STATIC)
+    assert_fails(report, "ALL-002")
+    assert "another" in report.failures[0].message
+
+
+HEAVY = "import sys, types; sys.modules['torch'] = types.ModuleType('torch')\n"
+IMPORT_FAULTS = {
+    "ALL-010": "raise RuntimeError('no')\n",
+    "ALL-011": "import time; time.sleep(0.4)\n",
+    "ALL-012": HEAVY,
+    "ALL-013": "import socket\ntry:\n    socket.getaddrinfo('localhost', 80)\nexcept OSError:\n"
+    "    pass\n",
+    "ALL-014": "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True)"
+    ".start()\n",
+    "ALL-015": "import os; os.environ['CONFORM_MUTANT'] = '1'\n",
+    "ALL-016": "import framework.core.policies as p, framework.contracts.base as b\n"
+    "b.Query.newer_than = lambda self, version: {}\n",
+}
+
+
+@pytest.mark.parametrize("clause", IMPORT_FAULTS)
+def test_import_mutants_are_caught(install, clause):
+    report = check(install(IMPORT_FAULTS[clause] + GOOD), suite=QuickSuite, layers=IN_TWO)
+    assert_fails(report, clause)
+
+
+def test_an_import_that_ends_the_process_is_told(install):
+    report = check(install("import os; os._exit(3)\n"), suite=Suite, layers=IN_TWO)
+    assert_fails(report, "ALL-010")
+    assert "ended the process with exit code 3" in report.failures[0].message
+
+
+def test_an_import_that_hangs_is_told(install, monkeypatch):
+    monkeypatch.setattr(common, "probe_import", lambda value: probe_import(value, budget=1.5))
+    report = check(install("import time; time.sleep(60)\n"), suite=Suite, layers=IN_TWO)
+    assert_fails(report, "ALL-010", also=("ALL-011",))
+    assert "did not end within 1.5 s" in report.failures[0].message
+
+
+class Good(SchedulingPolicy):
+    """By arrival."""
+
+    def keys(self, requests):
+        return requests.arrival.astype(float)
+
+
+@breaks("ALL-021")
+class TakesMore(Good):
+    """By arrival."""
+
+    def keys(self, requests, more):
+        return requests.arrival.astype(float)
+
+
+@breaks("ALL-022", "ALL-023", "ALL-024")
+class CannotBeMade(Good):
+    """By arrival."""
+
+    def __init__(self, options=None):
+        raise RuntimeError("no")
+
+
+@breaks("ALL-023")
+class SlowToMake(Good):
+    """By arrival."""
+
+    def __init__(self, options=None):
+        time.sleep(0.1)
+
+
+@breaks("ALL-024")
+class RaisesAtTheEnd(Good):
+    """By arrival."""
+
+    def __del__(self):
+        raise RuntimeError("not yet")
+
+
+class Needs(BaseModel):
+    size: int = Field(description="how many")
+
+
+@breaks("ALL-025", "ALL-022", "ALL-023", "ALL-024")
+class NeedsAnOption(Good):
+    """By arrival."""
+
+    Options = Needs
+
+
+@breaks("ALL-026")
+class Undescribed(Good):
+    pass
+
+
+class Unspoken(BaseModel):
+    size: int = 1
+
+
+@breaks("ALL-027")
+class UndescribedOption(Good):
+    """By arrival."""
+
+    Options = Unspoken
+
+
+MUTANTS = mutants_of(list(globals().values()))
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_construction_mutants_are_caught(mutant):
+    assert_caught(mutant, QuickSuite)
+
+
+def test_a_thread_of_a_constructor_is_caught():
+    class StartsAThread(Good):
+        """By arrival."""
+
+        def __init__(self, options=None):
+            self.stop = threading.Event()
+            threading.Thread(target=self.stop.wait, daemon=True).start()
+
+        def close(self):
+            self.stop.set()
+
+    report = check(StartsAThread, suite=Suite)
+    assert_fails(report, "ALL-023")
+
+
+def test_a_class_that_is_none_is_caught(install):
+    code = GOOD.replace("def keys", "def key")
+    assert_fails(
+        check(install(code), suite=Suite),
+        "ALL-020",
+        also=("ALL-021", "ALL-022", "ALL-023", "ALL-024", "ALL-025", "ALL-026", "ALL-027"),
+    )
+
+
+def test_every_common_clause_has_a_mutant():
+    others = {*STATIC_FAULTS, *IMPORT_FAULTS, "ALL-002", "ALL-020"}
+    assert uncovered(Suite, MUTANTS) == others
