@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from framework.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -65,13 +69,30 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnedOff:
+    """What does not work, or only more slowly, once this plugin is chosen.
+
+    feature: as the operator knows it ("prefix caching").  reason: one sentence.
+    """
+
+    feature: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Supported:
     """The answer of a candidate that can serve.  Kinds with more to say derive from it.
 
-    note: one sentence for `framework explain`.
+    note: one sentence for `framework explain`.  turns_off: each is a line of the start-up log.
     """
 
     note: str = ""
+    turns_off: tuple[TurnedOff, ...] = ()
+
+    def __post_init__(self) -> None:
+        for off in self.turns_off:
+            if not isinstance(off, TurnedOff):
+                raise TypeError(f"turns_off holds {off!r:.80}, which is no TurnedOff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +117,12 @@ _MISSING: Any = object()
 
 
 def versioned(
-    *, since: str, neutral: Any = _MISSING, default: Any = _MISSING, secret: bool = False
+    *,
+    since: str,
+    neutral: Any = _MISSING,
+    default: Any = _MISSING,
+    secret: bool = False,
+    feature: str | None = None,
 ) -> Any:
     """A dataclass field that carries the contract version it came with.
 
@@ -105,8 +131,11 @@ def versioned(
     `neutral`: then an old plugin cannot tell the difference.
     The neutral value is also the default unless `default` is given; without either the
     field is required.  A secret stays out of the query's repr, hence out of messages.
+
+    feature: on a field of a plan, what a plugin has to declare before it is given a plan in which
+    the field is not neutral; see `features_of`.
     """
-    metadata: dict[str, Any] = {"since": since}
+    metadata: dict[str, Any] = {"since": since, "feature": feature}
     if neutral is not _MISSING:
         metadata["neutral"] = neutral
     value = default if default is not _MISSING else neutral
@@ -128,7 +157,38 @@ class Query:
         for field in dataclasses.fields(self):
             since = tuple(int(part) for part in field.metadata.get("since", "1.0").split("."))
             value = getattr(self, field.name)
-            has_neutral = "neutral" in field.metadata
-            if since > version and not (has_neutral and value == field.metadata["neutral"]):
+            if since > version and not _is_neutral(field, value):
                 late[field.name] = value
         return late
+
+
+def features_of(plan: Any) -> frozenset[str]:
+    """What a plan makes use of: the features of its fields whose value is not neutral.
+
+    plan: a dataclass whose fields carry `versioned(..., feature=...)`.
+    """
+    return frozenset(
+        field.metadata["feature"]
+        for field in dataclasses.fields(plan)
+        if field.metadata.get("feature") and not _is_neutral(field, getattr(plan, field.name))
+    )
+
+
+def check_features(plugin: object, used: Set[str], declared: Set[str]) -> None:
+    """Raises UnsupportedError if a plan uses what `plugin` did not declare."""
+    if not used <= declared:
+        raise UnsupportedError(
+            f"plugin {name_of(plugin)} did not declare what the plan uses",
+            expected=f"some of {sorted(declared)}" if declared else "a plan without features",
+            found=sorted(used - declared),
+            mend="leave it out of the plan, or choose a plugin that declares it",
+        )
+
+
+def _is_neutral(field: dataclasses.Field[Any], value: Any) -> bool:
+    if "neutral" not in field.metadata:
+        return False
+    neutral = field.metadata["neutral"]
+    if isinstance(value, np.ndarray) or isinstance(neutral, np.ndarray):
+        return bool(np.array_equal(value, neutral))  # == compares arrays entry by entry
+    return bool(value == neutral)

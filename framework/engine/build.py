@@ -120,7 +120,7 @@ def build_engine(config: EngineConfig) -> Engine:
         )
         client = InProcessClient(core, tokenizer, hooks)
         undo.pop_all()
-    notes = (*info.notes, f"max_model_len {core.max_model_len}")
+    notes = (*registry.notes, *info.notes, f"max_model_len {core.max_model_len}")
     for note in notes:
         log.info("%s", note)
     client.started(notes)

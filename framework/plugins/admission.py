@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from framework.errors import PluginError
 from framework.plugins.kinds import Kind, find_kind
-from framework.plugins.manifests import ManifestReader
+from framework.plugins.manifests import Facts, ManifestReader
 from framework.plugins.policy import Pattern, Policy, judge
 from framework.plugins.records import Record, State
 
@@ -50,11 +50,25 @@ class Admission:
             if not denied:
                 record.move(State.FAILED, " ".join(str(error).split()))
             return
-        version = find_kind(record.kind, self._kinds).version
-        if record.facts and not denied and not record.facts.accepts(version):
+        if record.facts is not None and not denied:
+            self._compare(record, record.facts)
+
+    def _compare(self, record: Record, facts: Facts) -> None:
+        """Contract range and scopes of a manifest with what the kind has and needs."""
+        kind = find_kind(record.kind, self._kinds)
+        version = facts.fits(kind)
+        if version is None:
+            older = f" and carries {kind.adapter.version}" if kind.adapter else ""
+            reason = f"made for contract {facts.contract}, this core has {kind.version}{older}"
+            record.move(State.INCOMPATIBLE, reason)
+            return
+        record.adapted = version if version != kind.version else None
+        missing = sorted(kind.needs - set(facts.scopes))
+        if missing:
             record.move(
                 State.INCOMPATIBLE,
-                f"made for contract {record.facts.contract}, this core has {version}",
+                f"runs in {', '.join(facts.scopes)} only; each {kind.name} has to run in "
+                f"{', '.join(missing)} too",
             )
 
     def lift(self, record: Record) -> None:

@@ -6,7 +6,7 @@ settles group name and policy; its contract comes with the first implementation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,17 +48,42 @@ class Stability(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Adapter:
+    """Carries plugins that were made for the major before.
+
+    version: the last contract version of that major.  mixin: "module:Class"; the class is put
+    before the plugin's own, so that it can answer the new methods with the old ones.
+    """
+
+    version: str
+    mixin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """One row.  contract: "module:Class", None while reserved.  version: "major.minor"."""
+    """One row.  contract: "module:Class", None while reserved.  version: "major.minor".
+
+    scopes: processes in which plugins of the kind may run.  needs: those of them in which each
+    one has to run, or the engine could not use it.  adapter: for plugins of the major before.
+    """
 
     name: str
     group: str
     contract: str | None
     version: str = "1.0"
     scopes: frozenset[Scope]
+    needs: frozenset[Scope] = frozenset()
     cardinality: Cardinality
     third_party: ThirdParty = ThirdParty.ALLOWED
     stability: Stability
+    adapter: Adapter | None = None
+
+    def __post_init__(self) -> None:
+        assert self.needs <= self.scopes, f"{self.name} needs a scope that it has not"
+        if self.adapter is not None:
+            major = int(self.version.partition(".")[0])
+            carried = int(self.adapter.version.partition(".")[0])
+            assert carried == major - 1, f"{self.name}: an adapter carries the major before"
 
     def require_contract(self) -> str:
         """The dotted contract; PluginError for a reserved kind."""
@@ -78,16 +103,19 @@ ALLOWED, DENIED = ThirdParty.ALLOWED, ThirdParty.DENIED
 def _row(
     name: str,
     contract: str | None,
-    scopes: set[Scope],
+    scopes: Set[Scope],
     cardinality: Cardinality,
     third_party: ThirdParty = ALLOWED,
     plural: str | None = None,
+    optional: Set[Scope] = frozenset(),
 ) -> Kind:
+    """optional: scopes in which a plugin of the kind need not run."""
     return Kind(
         name=name,
         group=GROUP_PREFIX + (plural or name + "s"),
         contract=f"framework.contracts.{contract}" if contract else None,
         scopes=frozenset(scopes),
+        needs=frozenset(scopes) - optional,
         cardinality=cardinality,
         third_party=third_party,
         stability=Stability.PROVISIONAL if contract else Stability.RESERVED,
@@ -96,13 +124,13 @@ def _row(
 
 # Denied for third parties until named: whatever sees requests or output.
 KINDS: tuple[Kind, ...] = (
-    _row("platform", "platform:Platform", {F, E, W}, ONE),
+    _row("platform", "platform:Platform", {F, E, W}, ONE, optional={F, E}),
     _row("executor", "executor:Executor", {E}, ONE),
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
     _row("model", "model:ModelDefinition", {W}, ONE),
     _row("model_source", "model_source:ModelSource", {F}, ONE),
-    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE),
-    _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE),
+    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE, optional={F}),
+    _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE, optional={E}),
     _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP),
     _row("kernel", None, {W}, MANY),
     _row("quantization_method", None, {W}, ONE),
@@ -116,21 +144,21 @@ KINDS: tuple[Kind, ...] = (
         plural="scheduling_policies",
     ),
     _row("scheduler_participant", "participant:SchedulerParticipant", {E}, MANY, DENIED),
-    _row("kv_cache_spec", "kv_cache_spec:CacheManagerType", {E, W}, MANY),
+    _row("kv_cache_spec", "kv_cache_spec:CacheManagerType", {E, W}, MANY, optional={W}),
     _row("kv_connector", None, {E, W}, ONE),
     _row("structured_output_backend", None, {F, E}, ONE),
     _row("speculative_proposer", None, {E, W}, ONE),
     _row("lora", None, {E, W}, ONE),
     _row("logits_processor", "logits_processor:LogitsProcessor", {F, W}, MANY, DENIED),
-    _row("media_processor", None, {F, W}, MANY),
+    _row("media_processor", None, {F, W}, MANY, optional={W}),
     _row("io_processor", None, {F}, MANY, DENIED),
     _row("front_end", None, {F}, ONE),
     _row("endpoint", None, {F}, MANY, DENIED),
     _row("tool_parser", None, {F}, ONE),
-    _row("reasoning_parser", None, {F, E}, ONE),
-    _row("stat_logger", None, {F, E}, MANY),
+    _row("reasoning_parser", None, {F, E}, ONE, optional={E}),
+    _row("stat_logger", None, {F, E}, MANY, optional={F, E}),
     _row("command", None, {F}, MANY),
-    _row("hooks", "hooks:HookSpecs", {F, E, W}, MANY, DENIED, plural="hooks"),
+    _row("hooks", "hooks:HookSpecs", {F, E, W}, MANY, DENIED, plural="hooks", optional={F, E, W}),
 )
 
 

@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 import time
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,9 +24,14 @@ log = logging.getLogger("framework.plugins")
 
 def contract_of(kind: Kind) -> type[Contract]:
     """Import the contract of a kind; PluginError for a reserved kind."""
-    module, _, name = kind.require_contract().partition(":")
-    contract: type[Contract] = getattr(importlib.import_module(module), name)
-    return contract
+    return _dotted(kind.require_contract())
+
+
+def _dotted(value: str) -> type[Contract]:
+    """The class at "module:Class" of the core itself."""
+    module, _, name = value.partition(":")
+    found: type[Contract] = getattr(importlib.import_module(module), name)
+    return found
 
 
 def load_class(record: Record, kind: Kind, slow_after: float) -> type[Contract]:
@@ -68,6 +74,13 @@ def check_class(
 ) -> type[Contract]:
     """The class, if it derives from the contract, says the right kind and lacks no method."""
 
+    mend = f"{record.value} must name a class made for {kind.contract}"
+    if kind.adapter is not None and record.facts is None:
+        mend += (
+            f"; one made for contract {kind.adapter.version} or before is carried if its "
+            "framework-plugin.toml says so"
+        )
+
     def wrong(expected: str, actual: str) -> PluginError:
         return PluginError(
             f"plugin {record.key} does not fulfil the contract of {kind.name}: found {actual}",
@@ -75,7 +88,7 @@ def check_class(
             distribution=record.distribution,
             expected=expected,
             found=actual,
-            mend=f"{record.value} must name a class made for {kind.contract}",
+            mend=mend,
         )
 
     base = f"a class derived from {kind.contract}"
@@ -86,6 +99,8 @@ def check_class(
     says = getattr(found, "kind", None)
     if says != kind.name:
         raise wrong(f"kind = {kind.name!r}", f"kind = {says!r}")
+    if record.adapted is not None and kind.adapter is not None:
+        found = _adapted(found, _dotted(kind.adapter.mixin))
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise wrong(f"all methods of {kind.contract}", f"no {', '.join(missing)}")
@@ -93,6 +108,15 @@ def check_class(
     if options is not None and not _is_model(options):
         raise wrong("Options = a pydantic model, or None", f"Options = {options!r:.80}")
     return found
+
+
+def _adapted(cls: type[Contract], mixin: type[Contract]) -> type[Contract]:
+    """The plugin's class behind the mixin of an adapter; it keeps its name and place."""
+    names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
+    made: type[Contract] = types.new_class(
+        cls.__name__, (mixin, cls), {}, lambda n: n.update(names)
+    )
+    return made
 
 
 def _is_model(options: object) -> bool:

@@ -27,7 +27,7 @@ def one_of(found: Sequence[Record]) -> Record:
 
     Raises PluginError that names all of them.
     """
-    left = [r for r in found if not any(_replaces(other, r) for other in found)]
+    left = [r for r in found if not any(replaces(other, r) for other in found)]
     if len(left) > 1:
         left = [r for r in left if r.named_by is not None and r.named_by.pins] or left
     if len(left) == 1:
@@ -43,8 +43,8 @@ def one_of(found: Sequence[Record]) -> Record:
     )
 
 
-def _replaces(replacer: Record, record: Record) -> bool:
-    """A replacement acts only when the operator named the replacer."""
+def replaces(replacer: Record, record: Record) -> bool:
+    """Whether it stands in for the other; that acts only when the operator named the replacer."""
     return (
         replacer is not record
         and replacer.usable
@@ -60,7 +60,7 @@ def replacement(record: Record, records: Sequence[Record]) -> Record:
     Raises PluginError for two replacers of one plugin and for a circle.
     """
     seen = [record]
-    while replacers := [r for r in records if _replaces(r, seen[-1])]:
+    while replacers := [r for r in records if replaces(r, seen[-1])]:
         if len(replacers) > 1 or replacers[0] in seen:
             names = ", ".join(r.key for r in [*replacers, *seen])
             raise PluginError(
@@ -77,7 +77,7 @@ def replacement(record: Record, records: Sequence[Record]) -> Record:
 
 def unreplaced(records: Sequence[Record]) -> list[Record]:
     """Records for which nothing else stands in."""
-    return [r for r in records if not any(_replaces(other, r) for other in records)]
+    return [r for r in records if not any(replaces(other, r) for other in records)]
 
 
 def unknown(
@@ -146,6 +146,18 @@ def unusable(record: Record) -> PluginError:
         expected="a plugin that fits this core and can be imported",
         found=f"{record.owner} {record.version or ''} at {record.location or record.value}",
         mend=f"upgrade or correct {record.owner}",
+    )
+
+
+def elsewhere(record: Record, kind: Kind, here: Iterable[str]) -> PluginError:
+    """The error for a plugin that does not run in this process."""
+    return PluginError(
+        f"plugin {record.key} does not run in this process",
+        plugin=record.key,
+        distribution=record.distribution,
+        expected=f"a {record.kind} for {', '.join(sorted(here))}",
+        found=f"one for {', '.join(sorted(record.scopes(kind)))}",
+        mend=f"choose another {record.kind}, or widen the scopes in the manifest of {record.owner}",
     )
 
 

@@ -61,6 +61,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
             version, prereleases=True
         )
 
+    def fits(self, kind: Kind) -> str | None:
+        """The contract version by which the plugin can be used: the kind's own, else the one
+        that the kind's adapter carries, else None."""
+        versions = [kind.version, *([kind.adapter.version] if kind.adapter else [])]
+        return next((version for version in versions if self.accepts(version)), None)
+
     def knows_until(self, kind: Kind) -> tuple[int, int]:
         """The newest contract version whose query fields the plugin understands.
 

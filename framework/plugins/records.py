@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from framework.contracts.base import Contract
 
 if TYPE_CHECKING:
+    from framework.plugins.kinds import Kind
     from framework.plugins.manifests import Facts
     from framework.plugins.policy import Pattern
 
@@ -49,6 +50,7 @@ class Record:
     distribution: None for an ad-hoc plugin.  location: where its metadata lies.
     value: "module:attr".  named_by: the operator's pattern that names it.  facts: None
     while unknown.  until_named: it is denied only because nobody named it.
+    adapted: the older contract version that an adapter carries it by, or None.
     load_seconds: None before the import.  cls: the class once loaded.
     """
 
@@ -66,6 +68,7 @@ class Record:
     until_named: bool = False
     inspected: bool = False
     facts: Facts | None = None
+    adapted: str | None = None
     load_seconds: float | None = None
     cls: type[Contract] | None = field(default=None, repr=False)
 
@@ -83,6 +86,10 @@ class Record:
     def rank(self) -> int:
         """Higher comes first; 0 while the facts are unknown."""
         return self.facts.rank if self.facts else 0
+
+    def scopes(self, kind: Kind) -> frozenset[str]:
+        """Where it runs: what its manifest says, else what its kind does."""
+        return frozenset(self.facts.scopes if self.facts else kind.scopes)
 
     @property
     def usable(self) -> bool:
@@ -116,6 +123,7 @@ class Record:
             "reason": self.reason,
             "named_by": self.named_by.text if self.named_by else None,
             "contract": facts.contract if facts else None,
+            "adapted": self.adapted,
             "scopes": sorted(facts.scopes) if facts else None,
             "rank": facts.rank if facts else None,
             "load_seconds": self.load_seconds,

@@ -19,17 +19,16 @@ from framework.plugins.admission import Admission
 from framework.plugins.checks import option_problems, policy_problems
 from framework.plugins.discovery import ad_hoc_records, core_first_party, discover
 from framework.plugins.handles import Handle, Journal
-from framework.plugins.kinds import KINDS, Kind, find_kind
+from framework.plugins.kinds import KINDS, Kind, Scope, find_kind
 from framework.plugins.loading import (
     check_class,
     contract_of,
-    how_to_mend,
     load_class,
     log,
-    where,
 )
+from framework.plugins.making import make
 from framework.plugins.manifests import Facts
-from framework.plugins.options import Options, validate
+from framework.plugins.options import Options
 from framework.plugins.ordering import by_rank, in_order
 from framework.plugins.policy import Policy
 from framework.plugins.records import Problem, Record, State
@@ -40,8 +39,12 @@ class PluginRegistry:
 
     policy: default, the FRAMEWORK_PLUGINS variables of the environment.
     ad_hoc: {"kind:name": "module:attr"}.  options: {kind: {name: {key: value}}}.
+    scopes: what this process is; a plugin that runs in none of them is not loaded here.
+    Default: one process that is everything.
     kinds, search_path (default sys.path), first_party (default: the core's metadata):
     for tests and tools.  slow_import: seconds after which the watchdog names an import.
+
+    notes: lines for the start-up log, of what plugins turn off.
 
     Raises ConfigError for an ad-hoc plugin or a list that cannot be read.  What is wrong
     with plugins is kept in `problems`; `check()` raises what is fatal, and so does the
@@ -57,6 +60,7 @@ class PluginRegistry:
         kinds: Sequence[Kind] = KINDS,
         search_path: Sequence[str] | None = None,
         first_party: frozenset[str] | None = None,
+        scopes: Iterable[Scope] = tuple(Scope),
         slow_import: float = 10.0,
     ) -> None:
         self.policy = policy if policy is not None else Policy.from_env(os.environ, kinds=kinds)
@@ -67,6 +71,8 @@ class PluginRegistry:
                 found=", ".join(ad_hoc),
             )
         self.kinds = tuple(kinds)
+        self.scopes = frozenset(scopes)
+        self.notes: list[str] = []
         trusted, missing = core_first_party() if first_party is None else (first_party, ())
         self.first_party = trusted
         self._options: Options = options or {}
@@ -119,7 +125,8 @@ class PluginRegistry:
         self.kind(kind)
         records = self.records(kind)
         self._check_records(records)
-        return sorted((r for r in lookup.unreplaced(records) if r.usable), key=by_rank)
+        self._note_replaced(records)
+        return sorted((r for r in lookup.unreplaced(records) if self._can_run(r)), key=by_rank)
 
     def activated(self, kind: str, names: Iterable[str] = ()) -> list[Record]:
         """What runs of a kind of which many run: all that the policy admits, and `names`,
@@ -165,7 +172,17 @@ class PluginRegistry:
         row = self.kind(kind)
         records = self.records(kind)
         lift = self._admission.lift if named else None
-        return lookup.resolve(name, row, records, first_party=self.first_party, lift=lift)
+        found = lookup.resolve(name, row, records, first_party=self.first_party, lift=lift)
+        if not self._can_run(found):
+            raise lookup.elsewhere(found, row, self.scopes)
+        self._note_replaced(records)
+        return found
+
+    def note_off(self, feature: str, by: Record, reason: str) -> None:
+        """Write down, once, that a plugin turned something off."""
+        line = f"{feature} is off because of plugin {by.key}: {reason}"
+        if line not in self.notes:
+            self.notes.append(line)
 
     def load(self, kind: str, name: str, *, named: bool = False) -> type[Contract]:
         """The class of a plugin; imports its module.  Raises PluginError, as `find` does."""
@@ -185,6 +202,8 @@ class PluginRegistry:
                 raise PluginError(f"plugin {record.key} loads itself", plugin=record.key)
             if not record.usable:
                 raise lookup.unusable(record)
+            if not self._can_run(record):
+                raise lookup.elsewhere(record, kind, self.scopes)
             with self.transaction():
                 cls = load_class(record, kind, self._slow_import)
             if record.facts is None:
@@ -200,29 +219,8 @@ class PluginRegistry:
         options: {key: value} in place of those that the registry was given.
         """
         cls = self.load_record(record)
-        known = self._options.get(record.kind, {}).get(record.name)
-        given = known if options is None else options
-        valid = validate(record, cls, given)
-        try:
-            with self.transaction():
-                instance = cls(valid)
-        except FrameworkError:
-            raise
-        except (Exception, SystemExit) as error:
-            message = f"plugin {record.key} failed to start: {type(error).__name__}: {error}"
-            record.move(State.FAILED, message)
-            raise PluginError(
-                message,
-                plugin=record.key,
-                distribution=record.distribution,
-                expected=f"{record.value} can be made with its options",
-                found=f"{type(error).__name__} in {where(error)}",
-                mend=how_to_mend(record),
-            ) from error
-        # Past whatever __setattr__ the class may have.
-        object.__setattr__(instance, "plugin_id", record.key)
-        record.move(State.USED)
-        return instance
+        given = self._options.get(record.kind, {}).get(record.name)
+        return make(record, cls, given if options is None else options, self._journal)
 
     def register(self, kind: str, name: str, cls: type[Contract], owner: str) -> Handle:
         """Add a class of this process; `handle.close()` takes it back.
@@ -267,6 +265,15 @@ class PluginRegistry:
                 if record.named_exactly or self.policy.strict:
                     raise lookup.unusable(record)
                 self._warn(f"{record.key} is {record.state}: {record.reason}")
+
+    def _note_replaced(self, records: Sequence[Record]) -> None:
+        for record in records:
+            for other in records if record.usable else ():
+                if lookup.replaces(other, record):
+                    self.note_off(record.key, other, "it replaces it")
+
+    def _can_run(self, record: Record) -> bool:
+        return record.usable and bool(self.scopes & record.scopes(self.kind(record.kind)))
 
     def _warn(self, message: str) -> None:
         if message not in self._warned:

@@ -122,7 +122,8 @@ def select(
         record = registry.find(kind, operator, named=True)
         row = _ask(registry, record, query)
         others = [Row(record=r) for r in registry.records(kind) if r is not record]
-        return _take(kind, row, [row, *others], f"chosen {kind} {operator!r} cannot serve")
+        table = [row, *others]
+        return _take(registry, kind, row, table, f"chosen {kind} {operator!r} cannot serve")
     table = ask_all(
         registry,
         kind,
@@ -142,7 +143,8 @@ def select(
         )
     # Two distributions that claim the winning name are an error; the table settles nothing.
     registry.find(kind, best.record.name)
-    return _take(kind, best, table, f"{kind} {best.record.name!r} finds a fault in what was asked")
+    refusal = f"{kind} {best.record.name!r} finds a fault in what was asked"
+    return _take(registry, kind, best, table, refusal)
 
 
 def ask_all(
@@ -195,7 +197,9 @@ def explain_table(table: Iterable[Row]) -> str:
     return "\n".join(lines) if lines else "  nothing is installed"
 
 
-def _take(kind: str, row: Row, table: Sequence[Row], refusal: str) -> Selection:
+def _take(
+    registry: PluginRegistry, kind: str, row: Row, table: Sequence[Row], refusal: str
+) -> Selection:
     if not isinstance(row.answer, Supported):
         raise SelectionError(
             f"{refusal}: {'; '.join(row.reasons)}",
@@ -205,6 +209,8 @@ def _take(kind: str, row: Row, table: Sequence[Row], refusal: str) -> Selection:
             found=f"{len(row.reasons)} reasons against {row.record.key}",
             mend="follow a remedy above, or choose another; see `framework explain`",
         )
+    for off in row.answer.turns_off:
+        registry.note_off(off.feature, row.record, off.reason)
     chosen = tuple(dataclasses.replace(r, chosen=True) if r is row else r for r in table)
     return Selection(record=row.record, instance=row.instance, answer=row.answer, table=chosen)
 

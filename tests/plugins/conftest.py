@@ -53,13 +53,14 @@ class {cls}(Thing):
 COUNTER = itertools.count()
 
 
-def _kind(name: str, cls: str, cardinality: Cardinality, third: ThirdParty) -> Kind:
+def _kind(name: str, cls: str, cardinality: Cardinality, third: ThirdParty, *needs: Scope) -> Kind:
     return Kind(
         name=name,
         group=f"framework.{name}s",
         contract=f"thing_contract:{cls}",
         version="1.1",
         scopes=frozenset({Scope.WORKER, Scope.ENGINE_CORE}),
+        needs=frozenset(needs),
         cardinality=cardinality,
         third_party=third,
         stability=Stability.PROVISIONAL,
@@ -145,7 +146,7 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[House]:
     monkeypatch.syspath_prepend(str(contracts))
     kinds = (
         *KINDS,
-        _kind("thing", "Thing", Cardinality.ONE, ThirdParty.ALLOWED),
+        _kind("thing", "Thing", Cardinality.ONE, ThirdParty.ALLOWED, Scope.WORKER),
         _kind("extra", "Extra", Cardinality.MANY, ThirdParty.DENIED),
     )
     yield House(tmp_path, monkeypatch.syspath_prepend, kinds)
