@@ -34,6 +34,7 @@ class Repo:
     gated: bool = False
     cut: str | None = None  # the file of which only half is sent
     admit_cut: bool = False  # with the length that it should have had
+    cut_at: int | None = None  # after so many bytes instead of half of them
     down: bool = False
 
 
@@ -102,7 +103,8 @@ def handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             if self.command != "HEAD":
-                self.wfile.write(body[: len(body) // 2] if cut else body)
+                stop = cutting[0].cut_at or len(body) // 2 if cut else len(body)
+                self.wfile.write(body[:stop])
 
         do_HEAD = do_GET
 

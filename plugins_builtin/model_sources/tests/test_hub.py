@@ -153,13 +153,29 @@ def test_a_file_that_arrives_cut_off_is_an_error_and_can_be_fetched_again(
 ) -> None:
     hub.repos["org/name"] = repo({"main": FULL}, cut="model.safetensors", admit_cut=admit_cut)
     [found] = fetch({"name": "org/name"})
-    assert words in found["error"]
-    assert "run again" in found["error"]
+    for word in (words, "run again", "org/name: model.safetensors", "expected: 7 bytes"):
+        assert word in found["error"]
     [offline] = fetch({"name": "org/name"}, HF_HUB_OFFLINE="1")
     assert "error" in offline
     hub.repos["org/name"].cut = None
     [again] = fetch({"name": "org/name"})
     assert again["files"]["model.safetensors"] == "weights"
+
+
+def test_a_hub_that_always_breaks_off_and_never_resumes_is_given_up(
+    hub: Any, repo: Any, fetch: Fetch
+) -> None:
+    """Each attempt brings a part, so that the library alone would try for ever."""
+    part = 10 * 1024 * 1024  # of which the library counts an attempt as a success
+    big = {"config.json": b"{}", "model.safetensors": bytes(2 * part + 5)}
+    hub.repos["org/name"] = repo(
+        {"main": big}, cut="model.safetensors", admit_cut=True, cut_at=part + 1
+    )
+    [found] = fetch({"name": "org/name"})
+    for word in ("model.safetensors", "broke off 5 times", f"{2 * part + 5}", f"most {part} bytes"):
+        assert word in found["error"]
+    gets = [path for method, path in hub.requests if method == "GET" and "safetensors" in path]
+    assert len(gets) == 5
 
 
 def test_the_demo_is_the_hubs_model_where_no_wheel_is_installed(

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from framework.contracts.model_source import ModelQuery
 from framework.errors import ModelError
 from framework_model_sources.choose import GGUF, choose_weights, parts_of, small_files
-from framework_model_sources.hub_errors import is_unreachable, model_error
+from framework_model_sources.hub_errors import is_broken_off, is_unreachable, model_error
 from framework_model_sources.local import weights_in
+from framework_model_sources.watch import Watch, bar_for
 
 if TYPE_CHECKING:
     from framework_model_sources.hub import HubName
@@ -30,26 +31,47 @@ class Download:
     def run(self) -> tuple[Path, tuple[Path, ...]]:
         """(folder, weight files).  Raises ModelError."""
         try:
-            names = self._list()
+            commit, names = self._list()
         except Exception as error:
             if not is_unreachable(error):
                 raise model_error(error, self.name.repo, self.query) from error
             return self._cached(error)
         weights = self._weights(names)
         wanted = [*small_files(names), *weights]
+        for name in weights:
+            self._fetch(name, commit)
         try:
             folder = self._snapshot(wanted, offline=False)
         except Exception as error:
             raise model_error(error, self.name.repo, self.query, fetching=True) from error
         return folder, self._present(folder, weights)
 
-    def _list(self) -> list[str]:
+    def _list(self) -> tuple[str | None, list[str]]:
+        """(commit, names of the files)."""
         from huggingface_hub import HfApi
 
         info = HfApi(token=self.query.token).model_info(
             self.name.repo, revision=self.query.revision, timeout=TIMEOUT_S
         )
-        return [file.rfilename for file in info.siblings or ()]
+        return info.sha, [file.rfilename for file in info.siblings or ()]
+
+    def _fetch(self, name: str, commit: str | None) -> None:
+        """One large file into the cache, where the snapshot finds it."""
+        from huggingface_hub import hf_hub_download
+
+        watch = Watch(f"{self.name.repo}: {name}")
+        try:
+            hf_hub_download(
+                self.name.repo,
+                name,
+                revision=commit or self.query.revision,
+                token=self.query.token,
+                etag_timeout=TIMEOUT_S,
+                tqdm_class=bar_for(watch),
+            )
+        except Exception as error:
+            told = model_error(error, self.name.repo, self.query, fetching=True)
+            raise (watch.error(told.message) if is_broken_off(error) else told) from error
 
     def _weights(self, names: list[str]) -> list[str]:
         """The weight files to fetch, of the files that the repository has."""

@@ -20,6 +20,11 @@ def is_unreachable(error: Exception) -> bool:
     return isinstance(error, OfflineModeIsEnabled | ConnectionError) or _is_transport(error)
 
 
+def is_broken_off(error: Exception) -> bool:
+    """A file that began to arrive and did not end."""
+    return is_unreachable(error) or _is_incomplete(error)
+
+
 def model_error(
     error: Exception, repo: str, query: ModelQuery, *, fetching: bool = False
 ) -> ModelError:
@@ -74,9 +79,13 @@ def _words(error: Exception, repo: str, query: ModelQuery) -> tuple[str, str]:
         )
     if isinstance(error, errors.EntryNotFoundError):
         return f"a file of {repo} is missing on the hub", _MOMENT
-    if isinstance(error, OSError) and "Consistency check failed" in str(error):
+    if _is_incomplete(error):
         return f"a file of {repo} arrived incomplete", "run again: the download is resumed"
     return f"downloading {repo} failed", _MOMENT
+
+
+def _is_incomplete(error: Exception) -> bool:
+    return isinstance(error, OSError) and "Consistency check failed" in str(error)
 
 
 def _first_line(error: Exception, query: ModelQuery) -> str:
