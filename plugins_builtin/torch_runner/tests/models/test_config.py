@@ -144,6 +144,27 @@ def test_what_is_wrong_is_final_and_what_is_only_strange_is_left_to_others() -> 
     assert [ask(**changes).final for changes in STRANGE] == [False] * len(STRANGE)
 
 
+@pytest.mark.parametrize(
+    ("changes", "longest"),
+    [
+        ({"factor": 4.0, "original_max_position_embeddings": 100}, 400),
+        ({"factor": 4.0, "original_max_position_embeddings": 16}, 128),
+        ({"factor": 4.0}, 512),
+        ({"factor": 1e300}, 2**24),
+    ],
+)
+def test_yarn_reaches_as_far_as_its_own_numbers_say(changes, longest) -> None:
+    """Also where max_position_embeddings was not raised; both definitions agree."""
+    from transformers import Qwen3Config
+
+    from framework_torch.hf.limits import longest_sequence
+
+    scaling = {"rope_type": "yarn", "rope_theta": 1e4, **changes}
+    assert read(rope_parameters=scaling).rope.longest == longest
+    theirs = Qwen3Config(max_position_embeddings=128, rope_parameters=scaling)
+    assert longest_sequence(theirs) == longest
+
+
 def test_a_norm_may_add_nothing() -> None:
     assert read(rms_norm_eps=0).norm_eps == 0
 

@@ -17,7 +17,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+# Positions are exact in float32 up to here.
+LONGEST = 2**24
 DEFAULT_THETA = 10_000.0
+ORIGINAL = "original_max_position_embeddings"
 VARIANTS = ("default", "linear", "dynamic", "llama3", "yarn")
 _NEEDS: Mapping[str, tuple[str, ...]] = {
     "linear": ("factor",),
@@ -35,8 +38,8 @@ _YARN_NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rope:
-    """variant: one of VARIANTS.  trained: positions seen before scaling.  values: the
-    variant's own numbers."""
+    """variant: one of VARIANTS.  trained: positions seen before scaling.  extended: after it.
+    values: the variant's own numbers."""
 
     variant: str
     theta: float
@@ -83,12 +86,9 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
         _positive("partial_rotary_factor", partial)
     if partial not in (None, 1, 1.0):
         raise RopeError("partial_rotary_factor", partial, 1.0)
-    trained = config.get(
-        "original_max_position_embeddings",
-        given.get("original_max_position_embeddings", longest),
-    )
-    values = {**given, "rope_theta": theta, "original_max_position_embeddings": trained}
-    required = ("rope_theta", "original_max_position_embeddings", *_NEEDS.get(variant, ()))
+    trained = config.get(ORIGINAL, given.get(ORIGINAL, longest))
+    values = {**given, "rope_theta": theta, ORIGINAL: trained}
+    required = ("rope_theta", ORIGINAL, *_NEEDS.get(variant, ()))
     for name in required:
         _positive(f"{key}.{name}", values.get(name))
     if variant == "yarn":
@@ -99,6 +99,9 @@ def read_rope(config: Mapping[str, Any], longest: int) -> Rope:
                 _positive(f"{key}.{name}", values[name])
         if theta <= 1:
             raise RopeError(f"{key}.rope_theta", theta, "a number > 1", fault=True)
+        # Many switch YaRN on by these numbers alone, as pages of models say, and leave
+        # max_position_embeddings as it was.
+        longest = max(longest, min(LONGEST, int(trained * values["factor"])))
     return Rope(
         variant=variant, theta=float(theta), trained=trained, extended=longest, values=values
     )
