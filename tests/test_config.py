@@ -26,6 +26,17 @@ def test_later_layers_win_and_every_value_knows_its_source(tmp_path):
     assert resolved.provenance["cache.page_size"] == "default"
 
 
+def test_none_can_be_written_in_the_environment_where_a_field_may_be_none():
+    file_like = {"max_model_len": 8, "revision": "v1"}
+    env = {"FRAMEWORK_MODEL__MAX_MODEL_LEN": "null", "FRAMEWORK_MODEL__REVISION": " None "}
+    model = resolve({"model": "m"}, defaults=file_like, env=env).config.model
+    assert (model.max_model_len, model.revision) == (None, None)
+    env = {"FRAMEWORK_MODEL__DTYPE": "none", "FRAMEWORK_SCHEDULER__LONG_PREFILL_THRESHOLD": "auto"}
+    config = resolve({"model": "m"}, env=env).config
+    assert (config.model.dtype, config.scheduler.long_prefill_threshold) == ("none", "auto")
+    assert resolve({"model": "m", "revision": "null"}).config.model.revision == "null"
+
+
 def test_lists_and_mappings_in_the_environment_are_yaml():
     env = {
         "FRAMEWORK_PLUGIN__LOGITS_PROCESSORS": "[a, b]",

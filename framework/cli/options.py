@@ -80,15 +80,18 @@ def make_params(llm: LLM, flags: Mapping[str, object]) -> SamplingParams:
 
 
 def _settings(texts: list[str]) -> dict[str, object]:
-    from framework.config.resolve import read_yaml
+    from framework.config.resolve import none_or_text, read_yaml
 
     settings: dict[str, object] = {}
     for text in texts:
         name, equals, value = text.partition("=")
-        if not equals or not name.strip():
+        name = name.strip()
+        if not equals or not name:
             raise ConfigError(
                 f"--set {text!r} is not understood", expected="FIELD=VALUE", found=text
             )
         structured = value[:1] in ("[", "{")
-        settings[name.strip()] = read_yaml(value, f"--set {name}") if structured else value
+        settings[name] = (
+            read_yaml(value, f"--set {name}") if structured else none_or_text(name, value)
+        )
     return settings

@@ -24,6 +24,7 @@ _PREFIX = "FRAMEWORK_"
 # Beside its own errors yaml lets through those of the constructors of dates and numbers, and
 # of nesting that is too deep.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError)
+_NOTHING = ("null", "none")
 _EXPECTED = {
     "tuple_type": "a list, such as [NAME, NAME]",
     "dict_type": "a mapping, such as {KEY: VALUE}",
@@ -62,6 +63,10 @@ class _Layers:
     def takes_text(self, section: str, field: str) -> bool:
         annotation = self.sections[section].model_fields[field].annotation
         return typing.get_origin(annotation) not in (dict, list, tuple)
+
+    def takes_none(self, section: str, field: str) -> bool:
+        annotation = self.sections[section].model_fields[field].annotation
+        return type(None) in typing.get_args(annotation)
 
 
 def resolve(
@@ -104,6 +109,19 @@ def read_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source} is not JSON or YAML: {error or type(error)}") from error
 
 
+def none_or_text(name: str, text: str) -> str | None:
+    """A value that was written as text: `null` and `none` are None where the field `name` may
+    be None."""
+    layers = _Layers()
+    section = layers.owner.get(name)
+    return _none_or_text(layers, section, name, text) if section is not None else text
+
+
+def _none_or_text(layers: _Layers, section: str, field: str, text: str) -> str | None:
+    nothing = text.strip().lower() in _NOTHING and layers.takes_none(section, field)
+    return None if nothing else text
+
+
 def _read_file(layers: _Layers, file: Path) -> None:
     source = f"file {file}"
     try:
@@ -139,6 +157,8 @@ def _read_env(layers: _Layers, env: Mapping[str, str]) -> None:
         layers.set(section, field, text, source)
         if not layers.takes_text(section, field):
             layers.set(section, field, read_yaml(text, source), source)
+        else:
+            layers.set(section, field, _none_or_text(layers, section, field, text), source)
 
 
 def _unknown(what: str, name: str, known: list[str], source: str) -> ConfigError:

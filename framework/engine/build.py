@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, cast
 from framework.config.plugin_options import nested_options
 from framework.contracts.model_runner import RunnerContext
 from framework.engine.client import InProcessClient
-from framework.engine.inputs import InputProcessor, end_of_sequence_ids
+from framework.engine.ends import end_of_sequence_ids
+from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.model_files import find_model, guarded, load_tokenizer
-from framework.errors import PluginError, UnsupportedError
+from framework.errors import ConfigError, PluginError, UnsupportedError
 from framework.plugins.hooks import build_hooks
 from framework.plugins.policy import Policy
 from framework.plugins.registry import PluginRegistry
@@ -79,6 +80,7 @@ def build_registry(config: EngineConfig) -> PluginRegistry:
 def build_engine(config: EngineConfig) -> Engine:
     """Everything from plugins to a bound cache.  On an error nothing is left running."""
     _refuse_unsupported(config)
+    _refuse_no_folder()
     with ExitStack() as undo:
         with _phase("plugins"):
             registry = build_registry(config)
@@ -113,7 +115,9 @@ def build_engine(config: EngineConfig) -> Engine:
             tokenizer,
             vocab_size=core.vocab_size,
             max_model_len=core.max_model_len,
-            eos_ids=end_of_sequence_ids(tokenizer, model.generation_config, model.config),
+            eos_ids=end_of_sequence_ids(
+                tokenizer, model.generation_config, model.config, core.vocab_size
+            ),
             seed=config.model.seed,
             logits_processors=processors,
             participants=participants,
@@ -149,6 +153,20 @@ def _refuse_unsupported(config: EngineConfig) -> None:
             expected="quantization=None",
             found=config.model.quantization,
         )
+
+
+def _refuse_no_folder() -> None:
+    """Libraries ask for the working directory in odd places, and what fails then seems to be
+    the file at hand."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ConfigError(
+            "the current working directory cannot be used",
+            expected="a folder that exists",
+            found=error.strerror,
+            mend="change to another folder: it was removed, or may not be read",
+        ) from error
 
 
 def _processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, LogitsProcessor]:

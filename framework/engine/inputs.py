@@ -6,7 +6,7 @@ Everything that can be wrong with a request is found here, before anything runs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -254,19 +254,6 @@ def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
         )
         for index in range(sampling.n)
     )
-
-
-def end_of_sequence_ids(
-    tokenizer: Tokenizer, generation_config: Mapping[str, Any], config: Mapping[str, Any]
-) -> frozenset[int]:
-    """All ids that end a text: of the tokenizer, and of the generation configuration or
-    else the model's."""
-    named = generation_config.get("eos_token_id")
-    if named is None:
-        named = config.get("eos_token_id")
-    listed: Sequence[Any] = named if isinstance(named, list | tuple) else [named]
-    model = {i for i in listed if isinstance(i, int) and not isinstance(i, bool)}
-    return frozenset(model | set(tokenizer.eos_ids))
 
 
 def _priority(value: object) -> int:

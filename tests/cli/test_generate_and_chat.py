@@ -137,6 +137,12 @@ def test_a_configuration_file_is_read(run, tmp_path):
     assert "max_model_len=8" in run("generate", "a" * 9, "--config", str(file))[2]
 
 
+def test_a_flag_can_take_back_what_a_file_says(run, tmp_path):
+    file = tmp_path / "engine.yaml"
+    file.write_text("model: {max_model_len: 8}")
+    assert run("generate", "a" * 9, "--config", str(file), "--set", "max_model_len=null")[0] == 0
+
+
 def test_the_version_is_printed(monkeypatch, capsys):
     code, out, _ = call_main(monkeypatch, capsys, ["framework", "--version"])
     assert (code, out) == (0, f"framework {framework.__version__}\n")

@@ -7,9 +7,9 @@ import pytest
 
 from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.sampling import SamplingParams
-from framework.engine.inputs import end_of_sequence_ids
+from framework.engine.ends import end_of_sequence_ids
 from framework.engine.prompts import split_prompts
-from framework.errors import InputError, PluginError, UnsupportedError
+from framework.errors import InputError, ModelError, PluginError, UnsupportedError
 from framework.testing.byte_tokenizer import EOS, STOP_WORD, ByteTokenizer
 
 ONE = SamplingParams()
@@ -140,15 +140,23 @@ def test_stop_ids_are_the_models_and_the_requests(harness):
     )
 
 
-def test_end_of_sequence_comes_from_tokenizer_and_generation_configuration():
-    tokenizer = ByteTokenizer()
-    assert end_of_sequence_ids(tokenizer, {"eos_token_id": [1, 2]}, {"eos_token_id": 3}) == {
-        1,
-        2,
-        EOS,
-    }
-    assert end_of_sequence_ids(tokenizer, {}, {"eos_token_id": 3}) == {3, EOS}
-    assert end_of_sequence_ids(tokenizer, {}, {}) == {EOS}
+def test_end_of_sequence_comes_from_tokenizer_and_generation_configuration(caplog):
+    def ids(generation, config):
+        return end_of_sequence_ids(ByteTokenizer(), generation, config, 260)
+
+    assert ids({"eos_token_id": [1, 2]}, {"eos_token_id": 3}) == {1, 2, EOS}
+    assert ids({}, {"eos_token_id": 3}) == {3, EOS}
+    assert ids({}, {}) == {EOS}
+    assert not caplog.records
+    assert ids({}, {"eos_token_id": [-1, 4, 260]}) == {4, EOS}
+    assert "[-1, 260] is not in the vocabulary of 260 tokens" in caplog.text
+
+
+@pytest.mark.parametrize("value", [[[1]], "2", 1.5, True, [1, None], {"id": 1}])
+def test_an_end_that_is_no_id_is_an_error_that_names_its_key(value):
+    for pair in (({"eos_token_id": value}, {}), ({}, {"eos_token_id": value})):
+        with pytest.raises(ModelError, match="eos_token_id"):
+            end_of_sequence_ids(ByteTokenizer(), *pair, 260)
 
 
 def test_bad_words_are_banned_with_and_without_a_space(harness):

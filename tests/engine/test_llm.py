@@ -382,3 +382,12 @@ def test_hooks_hear_of_requests(monkeypatch, tmp_path):
 
 def test_the_token_is_not_in_the_query_s_repr():
     assert "hf_secret" not in repr(ModelQuery(name="m", token="hf_secret"))
+
+
+def test_a_working_directory_that_was_removed_is_named(monkeypatch, tmp_path):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(ConfigError, match="current working directory"):
+        echo()
