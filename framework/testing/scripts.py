@@ -31,3 +31,14 @@ def from_outputs(outputs: Mapping[str, Sequence[int]], default: int = 0) -> Scri
         return given[index] if index < len(given) else default
 
     return script
+
+
+def expected_tokens(prompt: Sequence[int], count: int, vocab_size: int = 1000) -> list[int]:
+    """What `by_fingerprint` makes of a prompt, computed without an engine."""
+    before, tokens = 1, []
+    for token in prompt:
+        before = fingerprint(before, token)
+    for _ in range(count):
+        tokens.append((before >> 17) % vocab_size)
+        before = fingerprint(before, tokens[-1])
+    return tokens

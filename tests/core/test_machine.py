@@ -18,8 +18,8 @@ from framework.contracts.kv_cache_spec import FullAttentionSpec, MambaSpec, Slid
 from framework.contracts.participant import External, Hold, Refuse, SchedulerParticipant
 from framework.core.fair_queueing import FairQueueing
 from framework.core.policies import FirstComeFirstServed, Priority
-from framework.testing import by_fingerprint, fingerprint
-from tests.core.conftest import Harness
+from framework.testing import expected_tokens
+from framework.testing.harness import Harness
 
 VOCABULARY = 50
 HEADS = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
@@ -39,14 +39,7 @@ POLICIES = (FirstComeFirstServed, Priority, FairQueueing)
 
 
 def truth(prompt, count):
-    """The tokens that the script gives, computed without an engine."""
-    print_, tokens, script = 1, [], by_fingerprint(VOCABULARY)
-    for token in prompt:
-        print_ = fingerprint(print_, token)
-    for _ in range(count):
-        tokens.append(script(None, 0, print_))
-        print_ = fingerprint(print_, tokens[-1])
-    return tokens
+    return expected_tokens(prompt, count, VOCABULARY)
 
 
 class LateConnector(SchedulerParticipant):

@@ -127,7 +127,7 @@ def test_the_cache_spec_is_served_by_its_own_manager_with_bounded_memory(run):
         from example_first_tokens import FirstTokensSpec
         from framework.contracts.kv_cache_spec import FullAttentionSpec
         from framework.plugins import PluginRegistry
-        from tests.core.conftest import Harness
+        from framework.testing.harness import Harness
 
         registry = PluginRegistry()
         managers = [made for _, made in registry.create_activated("kv_cache_spec")]
@@ -152,8 +152,7 @@ def test_the_cache_spec_is_served_by_its_own_manager_with_bounded_memory(run):
             return most, same, answers[1].cached, len(answers[1].tokens)
 
         print(ask(few), ask(both))
-        """,
-        env={"PYTHONPATH": os.pathsep.join([str(ROOT), *_target(run)])},
+        """
     )
     assert out.strip() == "(3, True, 56, 40) (28, True, 56, 40)"
 
@@ -180,8 +179,3 @@ def test_the_logits_processor_bans_tokens_of_its_request_alone(run, tmp_path):
         """
     )
     assert out.split() == ["True", "False", "extra_args"]
-
-
-def _target(run):
-    """The folder that `run` puts on the path."""
-    return [run(script="import os; print(os.environ['PYTHONPATH'])").strip()]
