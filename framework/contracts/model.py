@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from framework.contracts.base import Answer, Contract, Query, versioned
+from framework.contracts.base import Answer, Contract, Query, Supported, versioned
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +30,14 @@ class ArchitectureQuery(Query):
     architecture: str = versioned(since="1.0")
     config: Mapping[str, Any] = versioned(since="1.0")
     trust_remote_code: bool = versioned(since="1.0", neutral=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSupported(Supported):
+    """parameters: how many numbers the model has; None if only building it could tell.  With it
+    a runner can refuse dummy weights that memory cannot hold before anything is allocated."""
+
+    parameters: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +132,8 @@ class ModelDefinition(Contract):
 
     @abstractmethod
     def answer(self, query: ArchitectureQuery) -> Answer:
-        """Whether this definition can build that architecture with that configuration."""
+        """Whether this definition can build that architecture with that configuration;
+        `ModelSupported` if it knows how large the model is."""
 
     @abstractmethod
     def build(self, model: ModelFiles, weights: Weights | None, dtype: str, seed: int) -> Model:

@@ -64,6 +64,11 @@ class Platform(Contract):
         None.  Raises ConfigError when `requested` cannot be given.
         """
 
+    def available_memory(self) -> tuple[int, str] | None:
+        """(bytes of the host that this process may still take, whose limit that is), or None if
+        it is not known."""
+        return None
+
     def ranking(self, kind: str) -> Sequence[str]:
         """Names of candidates of `kind`, best first.  Unknown names are ignored."""
         return ()

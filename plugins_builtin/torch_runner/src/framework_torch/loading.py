@@ -18,6 +18,7 @@ from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ConfigError, ModelError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.selection import select
+from framework_torch.memory import refuse_too_large
 from framework_torch.selecting import (
     AttentionChoice,
     choose_attention,
@@ -66,7 +67,7 @@ def load(context: RunnerContext) -> Loaded:
         notes = [*platform.prepare()]
     weights = _open_weights(context)
     opened = time.perf_counter()
-    model, definition = _build(context, weights, dtype, facts.device)
+    model, definition = _build(context, weights, dtype, facts.device, platform)
     layers = model.attention_layers(dtype)
     with blaming(platform, "ranking attention backends"):
         ranking = tuple(platform.ranking("attention_backend"))
@@ -126,7 +127,7 @@ def _open_weights(context: RunnerContext) -> Weights | None:
 
 
 def _build(
-    context: RunnerContext, weights: Weights | None, dtype: str, device: str
+    context: RunnerContext, weights: Weights | None, dtype: str, device: str, platform: Platform
 ) -> tuple[Model, str]:
     """(the model on its device, name of its definition)."""
     names = context.model.config.get("architectures")
@@ -150,6 +151,8 @@ def _build(
         stop_at_first=True,
     )
     definition = cast(ModelDefinition, chosen.instance)
+    if weights is None:
+        refuse_too_large(context.model.name, chosen.answer, dtype, platform)
     with blaming(definition, f"building model {context.model.name!r}"):
         if weights is not None and context.progress:
             from framework_torch.progress import with_progress

@@ -258,3 +258,16 @@ def test_a_rule_that_moves_in_chunks_or_sees_ahead_is_no_window() -> None:
     for rule in (chunks, ahead, prefix):
         with pytest.raises(UnsupportedError):
             read_window("a", rule, 1000)
+
+
+def test_weights_that_cannot_be_allocated_are_a_matter_of_memory() -> None:
+    config = {**SMALL, "architectures": ["Phi3ForCausalLM"], "model_type": "phi3"}
+    files = ModelFiles(
+        name="huge",
+        root=Path(),
+        weights=(),
+        format="none",
+        config={**config, "vocab_size": 2**31 - 1, "hidden_size": 2**20},
+    )
+    with pytest.raises(ModelError, match="do not fit into memory"):
+        TransformersModel().build(files, None, "float32", 0)

@@ -1,11 +1,14 @@
 """What the runner chooses while it loads, and what it says about it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from framework.contracts.model import ArchitectureQuery
 from framework.contracts.platform import CacheBudget, Detection, DeviceFacts, Platform
 from framework.errors import ConfigError, ModelError, SelectionError
+from framework_torch.models.definition import DecoderDefinition
 from framework_torch.runner import TorchRunner
 from framework_torch.selecting import choose_dtype, choose_platform
 
@@ -125,8 +128,6 @@ def test_tables_without_memory_are_an_error_that_says_what_to_lower(
 
 
 def test_an_unknown_architecture_is_an_error_with_the_known_ones(tiny, context) -> None:
-    from dataclasses import replace
-
     files = tiny("llama").files
     strange = replace(files, config={**files.config, "architectures": ["NoSuchForCausalLM"]})
     with pytest.raises(SelectionError, match="LlamaForCausalLM"):
@@ -136,8 +137,6 @@ def test_an_unknown_architecture_is_an_error_with_the_known_ones(tiny, context) 
 
 
 def test_dummy_weights_need_no_file(tiny, drive, helpers) -> None:
-    from dataclasses import replace
-
     files = replace(tiny("llama").files, weights=(), format="none")
     made = []
     for seed in (1, 1, 2):
@@ -176,3 +175,27 @@ print("transformers" in sys.modules)
 """
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
+
+
+def test_dummy_weights_that_cannot_fit_are_refused_before_they_are_made(tiny, drive) -> None:
+    files = tiny("llama").files
+    huge = {**files.config, "hidden_size": 2**20, "intermediate_size": 2**22}
+    with pytest.raises(ModelError, match="do not fit into memory") as error:
+        drive(replace(files, config=huge), load_format="dummy")
+    hidden, vocab, layers = 2**20, files.config["vocab_size"], files.config["num_hidden_layers"]
+    head = files.config.get("head_dim") or hidden // files.config["num_attention_heads"]
+    heads = files.config["num_attention_heads"] * 2 + files.config["num_key_value_heads"] * 2
+    numbers = layers * hidden * (heads * head + 3 * 2**22) + 2 * vocab * hidden
+    assert f"{numbers * 4} bytes: {numbers} numbers in float32" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3", "gemma3"])
+def test_the_number_of_parameters_is_that_of_the_weights(tiny, name) -> None:
+    """But for norms and biases."""
+    made = tiny(name)
+    config = made.files.config
+    answer = DecoderDefinition().answer(
+        ArchitectureQuery(architecture=config["architectures"][0], config=config)
+    )
+    wide = [p.numel() for p in made.reference.parameters() if p.ndim > 1]
+    assert answer.parameters == sum(wide)

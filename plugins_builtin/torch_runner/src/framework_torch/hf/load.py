@@ -18,6 +18,8 @@ from framework_torch.hf import interface
 from framework_torch.hf.architectures import Known
 
 SHOWN = 8
+# Torch has no class of its own for this on the host.
+ALLOCATION = "can't allocate memory"
 
 
 def load(known: Known, model: ModelFiles, weights: Weights | None, dtype: str, seed: int) -> Any:
@@ -39,6 +41,12 @@ def load(known: Known, model: ModelFiles, weights: Weights | None, dtype: str, s
     except FrameworkError:
         raise
     except Exception as error:  # whatever modelling code raises for a configuration
+        if isinstance(error, MemoryError) or ALLOCATION in str(error):
+            raise ModelError(
+                f"{model.name}: the weights of {known.architecture} do not fit into memory",
+                found=str(error).partition(ALLOCATION)[2].strip(": ") or "too little memory",
+                mend="correct the sizes in config.json, or use a larger machine",
+            ) from error
         raise ModelError(
             f"{model.name}: Transformers cannot build {known.architecture}",
             expected="a configuration that the modelling code accepts",

@@ -54,6 +54,13 @@ class DecoderConfig:
         kv = self.kv_heads * self.head_size
         return self.heads * self.head_size, kv, kv
 
+    @property
+    def parameters(self) -> int:
+        """Numbers in the weights but those of norms and biases, which are few."""
+        attention = sum(self.qkv_parts) + self.heads * self.head_size
+        layer = self.hidden * (attention + 3 * self.intermediate)
+        return self.layers * layer + self.vocab_size * self.hidden * (1 if self.tied else 2)
+
 
 def read_config(family: Family, config: Mapping[str, Any]) -> DecoderConfig | Rejected:
     """The configuration, or all reasons why it cannot be built; final if it is at fault."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from framework.contracts.base import Answer, Rejected, Rejection, Supported
-from framework.contracts.model import ArchitectureQuery, Model, ModelDefinition
+from framework.contracts.base import Answer, Rejected, Rejection
+from framework.contracts.model import ArchitectureQuery, Model, ModelDefinition, ModelSupported
 from framework.contracts.model_source import ModelFiles
 from framework.contracts.weight_loader import Weights
 from framework.errors import ModelError
@@ -21,7 +21,9 @@ class DecoderDefinition(ModelDefinition):
         config = _read(query.architecture, query.config)
         if isinstance(config, Rejected):
             return config
-        return Supported(note=f"native decoder, {query.architecture}")
+        return ModelSupported(
+            note=f"native decoder, {query.architecture}", parameters=config.parameters
+        )
 
     def build(self, model: ModelFiles, weights: Weights | None, dtype: str, seed: int) -> Model:
         import torch

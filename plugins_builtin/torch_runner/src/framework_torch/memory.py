@@ -1,0 +1,32 @@
+"""Whether weights that would have to be made up fit into memory, before they are."""
+
+from __future__ import annotations
+
+from framework.contracts.base import Supported
+from framework.contracts.model import ModelSupported
+from framework.contracts.platform import Platform
+from framework.errors import ModelError
+from framework.plugins.blame import blaming
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+
+
+def refuse_too_large(name: str, answer: Supported, dtype: str, platform: Platform) -> None:
+    """ModelError if dummy weights of the model cannot fit.
+
+    Files are not looked at: their tensors stay in the map, which memory need not hold.
+    """
+    parameters = answer.parameters if isinstance(answer, ModelSupported) else None
+    if parameters is None:
+        return
+    with blaming(platform, "telling the available memory"):
+        available = platform.available_memory()
+    needed = parameters * BYTES[dtype]
+    if available is None or needed <= available[0]:
+        return
+    raise ModelError(
+        f"dummy weights of {name!r} do not fit into memory",
+        expected=f"at most {available[0]} bytes ({available[1]})",
+        found=f"{needed} bytes: {parameters} numbers in {dtype}",
+        mend="correct the sizes in config.json, choose a narrower dtype, or a larger machine",
+    )
