@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from framework.errors import PluginError
 from framework.plugins.kinds import Kind
 from framework.plugins.lookup import unknown
 from framework.plugins.near import did_you_mean
@@ -69,3 +70,15 @@ def option_problems(
                 continue
             problems.append(Problem(message=message, fatal=True, plugin=f"{kind}:{name}"))
     return problems
+
+
+def raise_fatal(problems: Sequence[Problem]) -> None:
+    """Raises one PluginError for all problems that are fatal, if there are any."""
+    fatal = [problem for problem in problems if problem.fatal]
+    if fatal:
+        raise PluginError(
+            "; ".join(problem.message for problem in fatal),
+            plugin=fatal[0].plugin,
+            distribution=fatal[0].distribution,
+            mend="; ".join(problem.mend for problem in fatal if problem.mend) or None,
+        )

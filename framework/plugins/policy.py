@@ -127,6 +127,16 @@ class Policy:
             no_plugins=no_plugins,
         )
 
+    def as_env(self) -> dict[str, str]:
+        """The variables that `from_env` reads, for another process; without `no_plugins`."""
+        lists = {ALLOW_VARIABLE: None if self.no_plugins else self.allow, DENY_VARIABLE: self.deny}
+        env = {
+            variable: ",".join(f"+{p.text}" if p.adds else p.text for p in patterns)
+            for variable, patterns in lists.items()
+            if patterns is not None
+        }
+        return {**env, STRICT_VARIABLE: "1" if self.strict else "0"}
+
     @property
     def exhaustive(self) -> bool:
         """Third parties outside of `allow` stay out, whatever their kind says."""

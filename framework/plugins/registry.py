@@ -16,10 +16,10 @@ from framework.contracts.base import Contract
 from framework.errors import ConfigError, FrameworkError, PluginError
 from framework.plugins import lookup
 from framework.plugins.admission import Admission
-from framework.plugins.checks import option_problems, policy_problems
+from framework.plugins.checks import option_problems, policy_problems, raise_fatal
 from framework.plugins.discovery import ad_hoc_records, core_first_party, discover
 from framework.plugins.handles import Handle, Journal
-from framework.plugins.kinds import KINDS, Kind, Scope, find_kind
+from framework.plugins.kinds import KINDS, Cardinality, Kind, Scope, find_kind
 from framework.plugins.loading import (
     check_class,
     contract_of,
@@ -44,7 +44,7 @@ class PluginRegistry:
     kinds, search_path (default sys.path), first_party (default: the core's metadata):
     for tests and tools.  slow_import: seconds after which the watchdog names an import.
 
-    notes: lines for the start-up log, of what plugins turn off.
+    options hold secrets in clear.  notes: lines for the start-up log, of what plugins turn off.
 
     Raises ConfigError for an ad-hoc plugin or a list that cannot be read.  What is wrong
     with plugins is kept in `problems`; `check()` raises what is fatal, and so does the
@@ -75,14 +75,15 @@ class PluginRegistry:
         self.notes: list[str] = []
         trusted, missing = core_first_party() if first_party is None else (first_party, ())
         self.first_party = trusted
-        self._options: Options = options or {}
+        self.ad_hoc: Mapping[str, str] = ad_hoc or {}
+        self.options: Options = options or {}
         self._slow_import = slow_import
         self._admission = Admission(self.policy, self.kinds)
         self._journal = Journal()
         self._lock = threading.RLock()
         self._warned: set[str] = set()
         found = discover(self.kinds, path=search_path, trusted=self.first_party)
-        self._records = [*found.records, *ad_hoc_records(ad_hoc or {}, self.kinds)]
+        self._records = [*found.records, *ad_hoc_records(self.ad_hoc, self.kinds)]
         for record in self._records:
             self._admission.judge(record)
         lookup.note_shared_names(self._records)
@@ -90,7 +91,7 @@ class PluginRegistry:
         self.problems: tuple[Problem, ...] = (
             *(replace(problem, fatal=strict) for problem in (*missing, *found.problems)),
             *policy_problems(self.policy, self._records, self.first_party),
-            *option_problems(self._options, self._records, self.kinds),
+            *option_problems(self.options, self._records, self.kinds),
         )
 
     def kind(self, name: str) -> Kind:
@@ -106,17 +107,10 @@ class PluginRegistry:
 
     def check(self) -> None:
         """Raise PluginError for all that is fatal; log the rest as warnings, once."""
-        fatal = [problem for problem in self.problems if problem.fatal]
         for problem in self.problems:
             if not problem.fatal:
                 self._warn(problem.message)
-        if fatal:
-            raise PluginError(
-                "; ".join(problem.message for problem in fatal),
-                plugin=fatal[0].plugin,
-                distribution=fatal[0].distribution,
-                mend="; ".join(problem.mend for problem in fatal if problem.mend) or None,
-            )
+        raise_fatal(self.problems)
         self._check_records([r for r in self._records if r.named_by is not None])
 
     def candidates(self, kind: str) -> list[Record]:
@@ -128,18 +122,37 @@ class PluginRegistry:
         self._note_replaced(records)
         return sorted((r for r in lookup.unreplaced(records) if self._can_run(r)), key=by_rank)
 
+    def selectable(self, kind: str, names: Iterable[str] = ()) -> list[Record]:
+        """What may run of a kind, in whatever process: `names`, the operator's choice, alone if
+        one of the kind runs at a time; else all that the policy admits, and `names`.
+
+        Raises PluginError for a name that `find` refuses, and, where many run, for two claims.
+        """
+        chosen = [self._resolve(kind, name, named=True) for name in names]
+        many = self.kind(kind).cardinality is Cardinality.MANY
+        if chosen and not many:
+            return chosen
+        self.check()
+        records = self.records(kind)
+        self._check_records(records)
+        found = [r for r in lookup.unreplaced(records) if r.usable]
+        if many:
+            by_name = {r.name: r for r in chosen}
+            for record in found:
+                if record.name not in by_name:
+                    by_name[record.name] = self._resolve(kind, record.name)
+            found = list({id(record): record for record in by_name.values()}.values())
+        return found
+
     def activated(self, kind: str, names: Iterable[str] = ()) -> list[Record]:
-        """What runs of a kind of which many run: all that the policy admits, and `names`,
-        the operator's choice; ordered by before / after, rank, name.
+        """What runs in this process of a kind of which many run: all that the policy admits,
+        and `names`, the operator's choice; ordered by before / after, rank, name.
 
         Raises PluginError for a name with two claims and for a cycle.
         """
-        chosen = [self.find(kind, name, named=True) for name in names]
-        by_name: dict[str, Record] = {}
-        for record in self.candidates(kind):
-            by_name.setdefault(record.name, self.find(kind, record.name))
-        by_name.update({record.name: record for record in chosen})
-        return in_order(list({id(record): record for record in by_name.values()}.values()))
+        records = self.selectable(kind, names)
+        self._note_replaced(self.records(kind))
+        return in_order([record for record in records if self._can_run(record)])
 
     def create_activated(
         self, kind: str, names: Iterable[str] = ()
@@ -168,14 +181,10 @@ class PluginRegistry:
         that is denied only until named.  Raises PluginError for an unknown name (with near
         matches and the line to install), a denied or unusable plugin, and two claims.
         """
-        self.check()
-        row = self.kind(kind)
-        records = self.records(kind)
-        lift = self._admission.lift if named else None
-        found = lookup.resolve(name, row, records, first_party=self.first_party, lift=lift)
+        found = self._resolve(kind, name, named=named)
         if not self._can_run(found):
-            raise lookup.elsewhere(found, row, self.scopes)
-        self._note_replaced(records)
+            raise lookup.elsewhere(found, self.kind(kind), self.scopes)
+        self._note_replaced(self.records(kind))
         return found
 
     def note_off(self, feature: str, by: Record, reason: str) -> None:
@@ -219,7 +228,7 @@ class PluginRegistry:
         options: {key: value} in place of those that the registry was given.
         """
         cls = self.load_record(record)
-        given = self._options.get(record.kind, {}).get(record.name)
+        given = self.options.get(record.kind, {}).get(record.name)
         return make(record, cls, given if options is None else options, self._journal)
 
     def register(self, kind: str, name: str, cls: type[Contract], owner: str) -> Handle:
@@ -265,6 +274,13 @@ class PluginRegistry:
                 if record.named_exactly or self.policy.strict:
                     raise lookup.unusable(record)
                 self._warn(f"{record.key} is {record.state}: {record.reason}")
+
+    def _resolve(self, kind: str, name: str, *, named: bool = False) -> Record:
+        self.check()
+        row = self.kind(kind)
+        lift = self._admission.lift if named else None
+        records = self.records(kind)
+        return lookup.resolve(name, row, records, first_party=self.first_party, lift=lift)
 
     def _note_replaced(self, records: Sequence[Record]) -> None:
         for record in records:
