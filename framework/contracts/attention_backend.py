@@ -6,8 +6,12 @@ Order of calls: `answer` (with the operator's page size or, unless one was set, 
 it must not import torch.  One instance may serve several groups, so that what belongs to a group
 belongs into its builder or its metadata.
 
-An error in `plan` or `run` fails the step and stops the engine; NaN in a row of `out` ends that
-request only.
+What `answer` rejects is also refused later: `layout`, `builder`, `plan` or `run` raises
+UnsupportedError, before anything is written, where it is asked for all the same.
+
+Any other error in `plan` or `run` fails the step and stops the engine; NaN in a row of `out` ends
+that request only.  So what a cache holds where a row has no token (the null page, pages of others,
+the rest of its last page) must not show in its output, be it NaN.
 """
 
 from __future__ import annotations
@@ -30,8 +34,8 @@ class AttentionQuery(Query):
     """What a KV group needs of attention.  page_tokens None: not agreed on yet.
 
     platform: name of the chosen platform plugin.  dtype, cache_dtype: as torch writes them
-    ("float32").  window: the narrowest of the group's layers; a token sees itself and the
-    window - 1 before it.  What a layer needs in detail is in its `AttentionParams`.
+    ("float32").  window: the narrowest of the group's layers.  sink_tokens: the most.
+    What a layer needs in detail, and what each of it means, is in its `AttentionParams`.
     """
 
     platform: str = versioned(since="1.0")
@@ -46,6 +50,7 @@ class AttentionQuery(Query):
     layer_type: str = versioned(since="1.0", default="decoder")
     mask: Literal["causal", "bidirectional", "mixed"] = versioned(since="1.0", default="causal")
     window: int | None = versioned(since="1.0", neutral=None)
+    sink_tokens: int = versioned(since="1.0", neutral=0)
     chunk: int | None = versioned(since="1.0", neutral=None)
     softcap: float | None = versioned(since="1.0", neutral=None)
     alibi: bool = versioned(since="1.0", neutral=False)
@@ -62,11 +67,13 @@ class AttentionQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSupported(Supported):
-    """page_tokens: page sizes served, best first.  graphs: how far graphs can be captured."""
+    """page_tokens: page sizes served, best first.  graphs: how far graphs can be captured.
+    batch_invariant: a row's output is the same, bit for bit, whatever rows are beside it."""
 
     page_tokens: tuple[int, ...] = (16,)
     layouts: tuple[str, ...] = ("paged",)
     graphs: str = "none"
+    batch_invariant: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +93,9 @@ class CommonMetadata:
     lengths: int32 [R], tokens of row r in the cache once this step has written.
     page_table: int32 [R, P] of the group.  slot_mapping: int64 [T], page * page_tokens +
     offset where each token's K and V go.  The *_host twins are numpy on the host.
+    A row may have no query.  Pages may be shared by rows, and come in any order.  Where the table
+    holds page 0, the null page, no query sees the tokens.
+    causal: a query sees no token after its own; else it sees all of its row.
     """
 
     query_starts: torch.Tensor
@@ -101,20 +111,34 @@ class CommonMetadata:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionParams:
-    """What one layer needs beyond the group.  scale: of the scores.  sinks: [heads]."""
+    """What one layer needs beyond the group.
+
+    The score of a query at position p and a key at position j is q . k * scale; then
+    softcap * tanh(score / softcap); then plus alibi_slopes[head] * (j - p).  alibi_slopes:
+    float32 [heads].
+    window: seen are the token itself and the window - 1 before it, and besides the first
+    `sink_tokens` of the row.  chunk: seen is nothing before p // chunk * chunk.
+    sinks: float32 [heads], one more score in each softmax, which has no value.
+    """
 
     scale: float
     window: int | None = None
     softcap: float | None = None
     sinks: torch.Tensor | None = None
     alibi_slopes: torch.Tensor | None = None
+    sink_tokens: int = 0
+    chunk: int | None = None
 
 
 class MetadataBuilder(Protocol):
     """Makes a backend's own metadata, once per step and group."""
 
     def plan(self, common: CommonMetadata, reuse: object | None = None) -> object:
-        """`reuse`: metadata of a group planned before in this step, to share work with."""
+        """Metadata for all layers of the group in this step.
+
+        reuse: metadata of a group planned before in this step, to share work with; it may be
+        that of another backend.
+        """
         ...
 
 
@@ -129,7 +153,8 @@ class AttentionBackend(Contract):
 
     @abstractmethod
     def layout(self, spec: KVCacheSpec, page_tokens: int, num_pages: int) -> CacheLayout:
-        """How one layer of the group stores its pages."""
+        """How one layer of the group stores its pages.  UnsupportedError for a spec that it does
+        not serve."""
 
     @abstractmethod
     def builder(self, group: CacheGroup) -> MetadataBuilder:
@@ -151,6 +176,7 @@ class AttentionBackend(Contract):
         cache: in the shape of `layout`; contiguous within a page, but not over pages (so index
         it, and do not `view` or `reshape` it as a whole).  Page 0 is the null page.
         metadata: what `builder.plan` gave for the group.
-        q [T, heads, head_size], k [T, kv_heads, head_size], v [T, kv_heads, head_size_v],
-        out [T, heads, head_size_v].  Rows are causal by position when the metadata is.
+        q [T, heads, head_size], k [T, kv_heads, head_size], v [T, kv_heads, head_size_v]:
+        contiguous within a token, but not over tokens (they may be parts of one tensor); only
+        read.  out [T, heads, head_size_v], contiguous; all of it is written.
         """

@@ -13,7 +13,7 @@ DENIED = {"endpoint", "io_processor", "logits_processor", "scheduler_participant
 
 def test_names_and_groups_are_unique_and_well_formed():
     """Each kind has a name and a group of its own, in the one form."""
-    assert len({kind.name for kind in KINDS}) == len({kind.group for kind in KINDS}) == 29
+    assert len({kind.name for kind in KINDS}) == len({kind.group for kind in KINDS}) == 30
     for kind in KINDS:
         assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.name)
         assert re.fullmatch(r"framework\.[a-z]+(_[a-z]+)*s", kind.group)

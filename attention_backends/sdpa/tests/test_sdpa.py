@@ -194,7 +194,8 @@ def test_queries_taken_in_pieces_change_nothing(monkeypatch, window: int | None)
         ("cache_dtype", "float8_e4m3"),
         ("layer_type", "cross"),
         ("mask", "mixed"),
-        ("chunk", 8),
+        ("chunk", 0),
+        ("sink_tokens", 4),
         ("mla", True),
         ("cascade", True),
         ("context_parallel", 2),
@@ -210,9 +211,9 @@ def test_what_it_cannot_do_is_rejected_by_field(field: str, value: object) -> No
 
 
 def test_all_reasons_are_given_at_once() -> None:
-    answer = SdpaBackend().answer(replace(QUERY, mla=True, chunk=3))
+    answer = SdpaBackend().answer(replace(QUERY, mla=True, cascade=True))
     assert isinstance(answer, Rejected)
-    assert {reason.field for reason in answer.reasons} == {"mla", "chunk"}
+    assert {reason.field for reason in answer.reasons} == {"mla", "cascade"}
 
 
 def test_any_page_size_is_served_when_asked_for() -> None:

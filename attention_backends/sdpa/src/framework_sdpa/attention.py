@@ -1,8 +1,8 @@
 """Attention over pages with plain tensor operations, one row at a time.
 
-positions of a row   |0 ..... low |low ........... p .......... length|
-                     | out of the | gathered from pages, in float32   |
-                     | window     | query at p sees low' .. p         |
+positions of a row   |0 . sinks |.... low |low ........... p .......... length|
+                     | gathered | not     | gathered from pages, in float32   |
+                     |          | touched | query at p sees low' .. p         |
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+
+from framework_sdpa.answer import FLOATS, refuse
 
 if TYPE_CHECKING:
     from framework.contracts.attention_backend import AttentionParams, CommonMetadata
@@ -28,6 +30,14 @@ class Row:
     last: int
     position: int
     length: int
+
+
+def check(q: torch.Tensor, k: torch.Tensor) -> None:
+    """UnsupportedError for tensors that `answer` rejects."""
+    if q.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        raise refuse("type of queries", " or ".join(FLOATS), q.dtype)
+    if q.shape[1] % k.shape[1]:
+        raise refuse("number of heads", f"a multiple of {k.shape[1]}", q.shape[1])
 
 
 def write(
@@ -61,19 +71,25 @@ def attend(
             )
 
 
-def _gather(
-    cache: torch.Tensor, table: torch.Tensor, low: int, high: int
-) -> tuple[torch.Tensor, int]:
-    """K and V of positions from the page of `low` up to `high`; second, the first position.
+def _gather(cache: torch.Tensor, table: torch.Tensor, low: int, high: int) -> torch.Tensor:
+    """K and V of positions low .. high.
 
-    Pages before the window are not touched: they may be the null page, whose content is
-    meaningless and need not even be finite.
+    Pages before are not touched: they may be the null page, whose content is meaningless and
+    need not even be finite.
     """
     page_tokens = cache.shape[1]
     first_page, last_page = low // page_tokens, -(-high // page_tokens)
     pages = cache[table[first_page:last_page].long()]
     start = first_page * page_tokens
-    return pages.flatten(0, 1)[low - start : high - start].float(), low
+    return pages.flatten(0, 1)[low - start : high - start].float()
+
+
+def _lowest(position: int, params: AttentionParams) -> int:
+    """First position that the query at `position` sees, sink tokens aside."""
+    low = 0 if params.window is None else max(0, position - params.window + 1)
+    if params.chunk is not None:
+        low = max(low, position // params.chunk * params.chunk)
+    return low
 
 
 def _attend_row(
@@ -88,26 +104,36 @@ def _attend_row(
     count, heads, head_size = q.shape
     kv_heads = cache.shape[2]
     high = row.position + count if causal else row.length
-    low = 0 if params.window is None else max(0, row.position - params.window + 1)
-    both, low = _gather(cache, table, low, high)
+    low = _lowest(row.position, params)
+    both, at = _gather(cache, table, low, high), torch.arange(low, high, device=q.device)
+    sinks = min(params.sink_tokens, low)
+    if sinks:
+        both = torch.cat((_gather(cache, table, 0, sinks), both))
+        at = torch.cat((torch.arange(sinks, device=q.device), at))
     keys, values = both[..., :head_size], both[..., head_size:]
     grouped = q.float().reshape(count, kv_heads, heads // kv_heads, head_size)
     scores = torch.einsum("nkgd,lkd->kgnl", grouped, keys) * params.scale
-    scores = scores.reshape(heads, count, high - low)
+    scores = scores.reshape(heads, count, len(at))
     if params.softcap is not None:
         scores = params.softcap * torch.tanh(scores / params.softcap)
-    query_at = torch.arange(row.position, row.position + count, device=q.device)
-    distance = query_at[:, None] - torch.arange(low, high, device=q.device)
+    query_at = torch.arange(row.position, row.position + count, device=q.device)[:, None]
     if params.alibi_slopes is not None:
-        scores = scores - params.alibi_slopes.float()[:, None, None] * distance
+        scores = scores + params.alibi_slopes.float()[:, None, None] * (at - query_at)
     if causal:
-        hidden = distance < 0
-        if params.window is not None:
-            hidden = hidden | (distance >= params.window)
-        scores = scores.masked_fill(hidden, float("-inf"))
+        scores = scores.masked_fill(_hidden(query_at, at, params), float("-inf"))
     weights = _softmax(scores, params.sinks)
-    weights = weights.reshape(kv_heads, heads // kv_heads, count, high - low)
+    weights = weights.reshape(kv_heads, heads // kv_heads, count, len(at))
     return torch.einsum("kgnl,lkd->nkgd", weights, values).reshape(count, heads, -1)
+
+
+def _hidden(query_at: torch.Tensor, at: torch.Tensor, params: AttentionParams) -> torch.Tensor:
+    """[n, L]: which keys at `at` [L] the queries at `query_at` [n, 1] do not see."""
+    hidden = at > query_at
+    if params.window is not None:
+        hidden = hidden | ((at <= query_at - params.window) & (at >= params.sink_tokens))
+    if params.chunk is not None:
+        hidden = hidden | (at < query_at // params.chunk * params.chunk)
+    return hidden
 
 
 def _softmax(scores: torch.Tensor, sinks: torch.Tensor | None) -> torch.Tensor:

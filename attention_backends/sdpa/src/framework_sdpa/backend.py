@@ -13,9 +13,8 @@ from framework.contracts.attention_backend import (
     MetadataBuilder,
 )
 from framework.contracts.base import Answer
-from framework.contracts.kv_cache_spec import FullAttentionSpec, KVCacheSpec
-from framework.errors import UnsupportedError
-from framework_sdpa.answer import answer
+from framework.contracts.kv_cache_spec import CrossAttentionSpec, FullAttentionSpec, KVCacheSpec
+from framework_sdpa.answer import FLOATS, answer, check_mask, refuse
 
 if TYPE_CHECKING:
     import torch
@@ -38,13 +37,12 @@ class SdpaBackend(AttentionBackend):
         return answer(query)
 
     def layout(self, spec: KVCacheSpec, page_tokens: int, num_pages: int) -> CacheLayout:
-        if not isinstance(spec, FullAttentionSpec):
-            raise UnsupportedError(
-                "the sdpa backend cannot store this kind of cache",
-                expected="FullAttentionSpec",
-                found=type(spec).__name__,
-                mend="choose an attention backend that serves it",
-            )
+        if not isinstance(spec, FullAttentionSpec) or isinstance(spec, CrossAttentionSpec):
+            raise refuse("kind of cache", "FullAttentionSpec", type(spec).__name__)
+        if spec.dtype not in FLOATS:
+            raise refuse("type of cache", " or ".join(FLOATS), spec.dtype)
+        if page_tokens < 1:
+            raise refuse("page size", "at least 1 token", page_tokens)
         width = spec.head_size + spec.head_size_v
         return CacheLayout(
             shape=(num_pages, page_tokens, spec.num_kv_heads, width), dtype=spec.dtype
@@ -63,7 +61,9 @@ class SdpaBackend(AttentionBackend):
         params: AttentionParams,
         out: torch.Tensor,
     ) -> None:
-        from framework_sdpa.attention import attend, write
+        from framework_sdpa.attention import attend, check, write
 
+        check(q, k)
+        check_mask(params, metadata.causal)
         write(k, v, cache, metadata.slot_mapping)
         attend(q, cache, metadata, params, out)

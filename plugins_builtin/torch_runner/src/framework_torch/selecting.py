@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from framework.contracts.step import CacheGroup
     from framework.plugins.registry import PluginRegistry
 
-# Kinds of attention whose masks no query describes yet.
-_STRANGE = (SinkWindowSpec, CrossAttentionSpec)
+# A kind of attention whose mask no query describes yet.
+_STRANGE = CrossAttentionSpec
 DTYPES = ("float32", "bfloat16", "float16")
 DTYPE_ALIASES: Mapping[str, str] = {"float": "float32", "half": "float16"}
 
@@ -206,12 +206,15 @@ def _query(
     if not isinstance(spec, FullAttentionSpec) or isinstance(spec, _STRANGE):
         raise UnsupportedError(
             "the torch runner does not know this kind of cache",
-            expected="FullAttentionSpec, SlidingWindowSpec or ChunkedLocalSpec",
+            expected="FullAttentionSpec, SlidingWindowSpec, SinkWindowSpec or ChunkedLocalSpec",
             found=type(spec).__name__,
         )
     windows = [m.params.window for m in members if m.params.window is not None]
     if isinstance(spec, SlidingWindowSpec):
         _check_windows(spec, members)
+    if isinstance(spec, ChunkedLocalSpec):
+        _check_chunks(spec, members)
+    chunks = [m.params.chunk for m in members if m.params.chunk is not None]
     softcaps = [m.params.softcap for m in members if m.params.softcap is not None]
     return AttentionQuery(
         platform=facts.name,
@@ -223,7 +226,8 @@ def _query(
         num_heads=members[0].num_heads,
         num_kv_heads=spec.num_kv_heads,
         window=min(windows, default=None),
-        chunk=spec.chunk if isinstance(spec, ChunkedLocalSpec) else None,
+        sink_tokens=max(m.params.sink_tokens for m in members),
+        chunk=min(chunks, default=None),
         softcap=min(softcaps, default=None),
         alibi=any(m.params.alibi_slopes is not None for m in members),
         sinks=any(m.params.sinks is not None for m in members),
@@ -233,12 +237,26 @@ def _query(
 
 def _check_windows(spec: SlidingWindowSpec, members: Sequence[AttentionLayer]) -> None:
     """A layer that sees more than its cache keeps would read pages of others."""
+    kept = spec.sinks if isinstance(spec, SinkWindowSpec) else 0
     for member in members:
-        window = member.params.window
+        window, sinks = member.params.window, member.params.sink_tokens
         if window is None or window > spec.window:
-            raise PluginError(
-                "a layer sees further back than its cache keeps",
-                expected=f"AttentionParams.window of at most {spec.window}",
-                found=window,
-                mend="let the model definition give spec and params the same window",
-            )
+            raise _sees_too_much(f"AttentionParams.window of at most {spec.window}", window)
+        if sinks > kept:
+            raise _sees_too_much(f"AttentionParams.sink_tokens of at most {kept}", sinks)
+
+
+def _check_chunks(spec: ChunkedLocalSpec, members: Sequence[AttentionLayer]) -> None:
+    """Chunks of another length begin where the cache keeps nothing any more."""
+    for member in members:
+        if member.params.chunk != spec.chunk:
+            raise _sees_too_much(f"AttentionParams.chunk of {spec.chunk}", member.params.chunk)
+
+
+def _sees_too_much(expected: str, found: object) -> PluginError:
+    return PluginError(
+        "a layer sees further back than its cache keeps",
+        expected=expected,
+        found=found,
+        mend="let the model definition give spec and params the same numbers",
+    )
