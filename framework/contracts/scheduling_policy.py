@@ -4,6 +4,10 @@ A policy sees arrays, never one request at a time.  The scheduler takes waiting 
 ascending order of their key and preempts the running one with the largest; equal keys are
 ordered by arrival.  Keys of waiting and of running requests are asked for in separate calls.
 
+To be asked is no event: keys move with time (`now`), with the requests' own counts and with what
+`served` tells, and are the same when the same arrays are shown again.  A policy without `served`
+answers from the arrays alone.  What it is given may be shared: it must not change it.
+
 Where a policy raises, or answers no n finite numbers, the requests it was asked about come in
 order of arrival, and the log says so, once per kind of fault.
 """
@@ -47,15 +51,16 @@ class RequestArrays:
 
 
 class SchedulingPolicy(Contract):
-    """keys_are_fixed: a request's key never changes, so it is asked for only once, in a call of
-    its own when the request arrives.  Else keys are asked for in every step."""
+    """keys_are_fixed: a request's key never changes and depends on no other request, so it is
+    asked for only once, when the request arrives (`known` is then `prompt`, `computed` 0).  Else
+    keys are asked for in every step."""
 
     kind: ClassVar[str] = "scheduling_policy"
     keys_are_fixed: ClassVar[bool] = False
 
     @abstractmethod
     def keys(self, requests: RequestArrays) -> npt.NDArray[np.float64]:
-        """float64 [n], finite; smaller comes first."""
+        """float64 [n], finite; smaller comes first.  n may be 0, and `tenant_names` grows."""
 
     def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
-        """After a step was planned: tokens of each of its requests, int64 [n]."""
+        """After a step was planned: tokens of each of its requests, int64 [n]; n may be 0."""

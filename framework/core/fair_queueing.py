@@ -30,13 +30,15 @@ Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class FairOptions(BaseModel):
-    """weights: name of a tenant -> its share, relative to others.  A mapping, or its JSON.
-    default_weight: of tenants that are not named."""
+    """Options of `FairQueueing`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    weights: Annotated[dict[str, Weight], BeforeValidator(_from_text)] = Field(default_factory=dict)
-    default_weight: Weight = 1.0
+    weights: Annotated[dict[str, Weight], BeforeValidator(_from_text)] = Field(
+        default_factory=dict,
+        description="name of a tenant -> its share, relative to others; a mapping, or its JSON",
+    )
+    default_weight: Weight = Field(default=1.0, description="of tenants that are not named")
 
 
 class FairQueueing(SchedulingPolicy):

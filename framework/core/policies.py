@@ -25,10 +25,15 @@ class FirstComeFirstServed(SchedulingPolicy):
 
 
 class PriorityOptions(BaseModel, extra="forbid"):
-    """ageing_seconds: seconds of waiting that are worth one step of priority; None: nothing
-    is, and a request may wait for ever behind better ones."""
+    """Options of `Priority`."""
 
-    ageing_seconds: float | None = Field(default=300.0, gt=0, allow_inf_nan=False)
+    ageing_seconds: float | None = Field(
+        default=300.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="seconds of waiting that are worth one step of priority; none: nothing is, "
+        "and a request may wait for ever behind better ones",
+    )
 
 
 class Priority(SchedulingPolicy):
@@ -60,9 +65,12 @@ def checked(policy: SchedulingPolicy) -> SchedulingPolicy:
     When it raises, or answers no n finite numbers, the requests it was asked about come in
     order of arrival, and the log says so: an order must be had, and none of them is at fault.
     """
-    if type(policy).served is SchedulingPolicy.served:
-        return _Checked(policy)
-    return _CheckedWithAccounts(policy)
+    return _CheckedWithAccounts(policy) if keeps_account(policy) else _Checked(policy)
+
+
+def keeps_account(policy: SchedulingPolicy) -> bool:
+    """Whether it wants to be told what is planned: one that does not pays nothing for it."""
+    return type(policy).served is not SchedulingPolicy.served
 
 
 class _Checked(SchedulingPolicy):

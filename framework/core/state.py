@@ -10,14 +10,15 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.messages import EngineStats, FinishReason
-from framework.contracts.scheduling_policy import SchedulingPolicy
 from framework.core.fences import Fence
+from framework.core.policies import keeps_account
 from framework.core.queue import WaitingQueue
 from framework.core.request import Request, Status
 from framework.errors import IntegrityError
 
 if TYPE_CHECKING:
     from framework.contracts.participant import Refuse
+    from framework.contracts.scheduling_policy import SchedulingPolicy
     from framework.contracts.step import StepPlan
     from framework.core.config import CoreConfig
     from framework.core.kv.manager import KVManager
@@ -86,8 +87,7 @@ class CoreState:
 
     def __post_init__(self) -> None:
         self.queue = WaitingQueue(self.policy, self.tenant_names, self.config.queue_timeout)
-        # A policy that keeps no account pays nothing for it.
-        self.accounts = type(self.policy).served is not SchedulingPolicy.served
+        self.accounts = keeps_account(self.policy)
 
     @property
     def steps_in_flight(self) -> int:

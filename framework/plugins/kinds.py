@@ -108,8 +108,11 @@ def _row(
     third_party: ThirdParty = ALLOWED,
     plural: str | None = None,
     optional: Set[Scope] = frozenset(),
+    stable: bool = False,
 ) -> Kind:
-    """optional: scopes in which a plugin of the kind need not run."""
+    """optional: scopes in which a plugin of the kind need not run.  stable: two real
+    implementations live on the contract, and a full suite says what it promises."""
+    there = Stability.STABLE if stable else Stability.PROVISIONAL
     return Kind(
         name=name,
         group=GROUP_PREFIX + (plural or name + "s"),
@@ -118,7 +121,7 @@ def _row(
         needs=frozenset(scopes) - optional,
         cardinality=cardinality,
         third_party=third_party,
-        stability=Stability.PROVISIONAL if contract else Stability.RESERVED,
+        stability=there if contract else Stability.RESERVED,
     )
 
 
@@ -143,6 +146,7 @@ KINDS: tuple[Kind, ...] = (
         {E},
         ONE,
         plural="scheduling_policies",
+        stable=True,
     ),
     _row("scheduler_participant", "participant:SchedulerParticipant", {E}, MANY, DENIED),
     _row("kv_cache_spec", "kv_cache_spec:CacheManagerType", {E, W}, MANY, optional={W}),

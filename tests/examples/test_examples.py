@@ -67,6 +67,12 @@ def test_examples_are_listed_with_their_distribution(run):
         assert rows[name]["state"] == "denied", "it sees requests, so it must be named first"
 
 
+@pytest.mark.parametrize("name", ["shortest_first"])
+def test_examples_conform(run, name):
+    report = json.loads(run("plugins", "conform", name, "--json", "-"))
+    assert [c["message"] for c in report["clauses"] if c["status"] == "failed"] == []
+
+
 def test_naming_an_example_admits_it(run):
     rows = listed(run, FRAMEWORK_PLUGINS="+tenant_limit, +logits_processor:ban_*")
     assert rows["tenant_limit"]["state"] == rows["ban_tokens"]["state"] == "discovered"

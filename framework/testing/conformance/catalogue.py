@@ -6,7 +6,10 @@ import importlib
 
 from framework.testing.conformance.suite import Suite
 
-SUITES: dict[str, str] = {}
+_SUITES = "framework.testing.conformance.suites"
+SUITES: dict[str, str] = {
+    "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
+}
 """kind -> "module:Class".  The other kinds are provisional: load, select and close."""
 
 

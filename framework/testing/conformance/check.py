@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import framework
 from framework.contracts.base import Contract
 from framework.errors import ConfigError
 from framework.plugins.near import did_you_mean
@@ -76,7 +77,8 @@ def check(
 def _capabilities(run: Run, outcomes: Collection[Any]) -> tuple[str, ...]:
     """What is declared; nothing where the plugin is too broken to be asked."""
     early = (Layer.STATIC, Layer.IMPORT, Layer.CONSTRUCT)
-    if any(o.status is Status.FAILED and o.clause.layer in early for o in outcomes):
+    broken = [o for o in outcomes if o.status is Status.FAILED and o.clause.layer in early]
+    if any(outcome.clause.required(framework.__version__) for outcome in broken):
         return ()
     try:
         return tuple(sorted(run.declared()))

@@ -1,0 +1,1 @@
+"""The suites, one module per kind; `framework.testing.conformance.catalogue` says which."""
