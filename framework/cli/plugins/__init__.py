@@ -6,13 +6,15 @@ import typer
 
 from framework.cli.plugins.conform import conform
 from framework.cli.plugins.listing import list_plugins
+from framework.cli.plugins.new import new_plugin
 from framework.cli.plugins.show import show_plugin
 
 
 def build_app() -> typer.Typer:
     """The commands below `framework plugins`."""
-    app = typer.Typer(help="Show the plugins that are installed.", no_args_is_help=True)
+    app = typer.Typer(help="Show, check and begin plugins.", no_args_is_help=True)
     app.command("list")(list_plugins)
     app.command("show")(show_plugin)
+    app.command("new")(new_plugin)
     app.command("conform")(conform)
     return app
