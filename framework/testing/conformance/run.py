@@ -156,6 +156,7 @@ class Run:
     def _instance(self, clause: Clause) -> Suite:
         suite = self.suite()
         suite.target, suite.clause, suite.only_case = self.target, clause, self._only_case
+        suite.made = []
         suite.__dict__["seed"] = self.seed
         return suite
 

@@ -52,12 +52,12 @@ class Suite(common.CommonClauses):
 
     _run: ClassVar[Run | None] = None
 
-    def __init__(self) -> None:
-        self.target: Target
-        self.case: Case | None = None
-        self.clause: Clause
-        self.only_case: int | None = None
-        self.made: list[Contract] = []
+    # No constructor: pytest collects no class that has one.  `Run` fills these in.
+    target: Target
+    clause: Clause
+    case: Case | None = None
+    only_case: int | None = None
+    made: list[Contract]
 
     def make(self) -> Contract:
         """A new instance of the plugin.  Override it to prepare what the plugin needs."""
