@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from framework.cli.context import registry_of
 from framework.cli.printing import Json, print_json, show_problems, show_table
-from framework.cli.usual import configured, detections, ready_platform, usual_query
+from framework.cli.usual import (
+    configured,
+    detections,
+    platform_ranking,
+    usual_queries,
+    usual_query,
+)
 
 if TYPE_CHECKING:
     from framework.contracts.base import Query
@@ -28,25 +35,44 @@ def explain(
     """Print all candidates of a kind with their answers to its usual query."""
     registry = registry_of(context)
     row = registry.kind(kind)
-    query = default_query(row) or usual_query(registry, row)
-    choice = choice or configured(row)
-    failure: str | None = None
-    if query is None:
-        rows = _candidates(registry, row, choice)
-    else:
-        rows, failure = _answers(registry, row, query, choice)
+    queries: Sequence[Query | None] = _queries(registry, row) or (None,)
+    asked = []
+    for query in queries:
+        rows, failure = _asked(registry, row, query, choice or configured(row, query))
+        asked.append((query, rows, failure))
     if as_json:
-        facts = {"kind": kind, "query": None if query is None else str(query), "error": failure}
-        print_json({**facts, "candidates": rows})
+        facts: list[dict[str, Any]] = [
+            {"query": query and str(query), "error": failure, "candidates": rows}
+            for query, rows, failure in asked
+        ]
+        first = facts[0] if len(facts) == 1 else {"questions": facts}
+        print_json({"kind": kind, **first})
     else:
-        _print(rows, query)
-        if not rows:
-            typer.echo(_nothing(row), err=True)
-        if failure:
-            typer.echo(failure, err=True)
+        for query, rows, failure in asked:
+            _print(rows, query)
+            if not rows:
+                typer.echo(_nothing(row), err=True)
+            if failure:
+                typer.echo(failure, err=True)
     show_problems(registry)
-    if failure:
+    if any(failure for _, _, failure in asked):
         raise typer.Exit(1)
+
+
+def _queries(registry: PluginRegistry, kind: Kind) -> Sequence[Query]:
+    """What candidates of a kind are asked here: what the contract's file publishes, or the
+    usual query."""
+    query = default_query(kind) or usual_query(registry, kind)
+    return (query,) if query is not None else usual_queries(registry, kind)
+
+
+def _asked(
+    registry: PluginRegistry, kind: Kind, query: Query | None, choice: str | None
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Rows for one query, and the error of a selection that would not succeed."""
+    if query is None:
+        return _candidates(registry, kind, choice), None
+    return _answers(registry, kind, query, choice)
 
 
 def default_query(kind: Kind) -> Query | None:
@@ -75,8 +101,7 @@ def _answers(
 
     table = ask_all(registry, kind.name, query)
     rows = [row.as_dict() for row in table]
-    platform = ready_platform(registry) if kind.name == "attention_backend" else None
-    ranking = platform.ranking(kind.name) if platform else ()
+    ranking = platform_ranking(registry, kind)
     try:
         chosen = select(registry, kind.name, query, operator=choice, ranking=ranking).record
     except PluginError as error:

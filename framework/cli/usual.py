@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from framework.cli.options import DEFAULT_MODEL
 from framework.contracts.attention_backend import AttentionQuery
+from framework.contracts.kernel import KernelQuery
 from framework.contracts.model_source import ModelQuery
+from framework.plugins.kinds import Scope
 
 if TYPE_CHECKING:
     from framework.contracts.base import Query
@@ -37,6 +41,28 @@ def usual_query(registry: PluginRegistry, kind: Kind) -> Query | None:
     )
 
 
+def usual_queries(registry: PluginRegistry, kind: Kind) -> Sequence[Query]:
+    """The queries of a kind that is asked more than one: what the contract's file publishes as
+    `usual_queries(facts)`, for the platform that is ready."""
+    if kind.contract is None:
+        return ()
+    contract = importlib.import_module(kind.contract.partition(":")[0])
+    make = getattr(contract, "usual_queries", None)
+    platform = ready_platform(registry) if make is not None else None
+    if make is None or platform is None:
+        return ()
+    queries: Sequence[Query] = make(platform.facts())
+    return queries
+
+
+def platform_ranking(registry: PluginRegistry, kind: Kind) -> Sequence[str]:
+    """How the platform that is ready ranks what a worker chooses."""
+    if Scope.WORKER not in kind.scopes or kind.name == "platform":
+        return ()
+    platform = ready_platform(registry)
+    return platform.ranking(kind.name) if platform else ()
+
+
 def ready_platform(registry: PluginRegistry) -> Platform | None:
     """The configured one, else the first by rank that finds its hardware; None without."""
     name = configured(registry.kind("platform"))
@@ -57,10 +83,13 @@ def detections(registry: PluginRegistry) -> dict[str, str]:
     return found
 
 
-def configured(kind: Kind) -> str | None:
-    """The name that configuration and environment say for this kind of plugin, or None."""
+def configured(kind: Kind, query: Query | None = None) -> str | None:
+    """The name that configuration and environment say for this kind of plugin (of a kernel, for
+    the query's operator), or None."""
     from framework.config.resolve import resolve
 
     config = resolve({}, defaults={"model": DEFAULT_MODEL}, env=os.environ).config
+    if isinstance(query, KernelQuery):
+        return config.execution.kernels.get(query.op)
     name = getattr(config.execution, kind.name, None) or getattr(config.scheduler, kind.name, None)
     return name if isinstance(name, str) else None

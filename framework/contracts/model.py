@@ -94,6 +94,9 @@ class Model(Protocol):
     mixed but by `context.attend`.
 
     vocab_size: width of the logits.  max_model_len: longest sequence, or None.
+
+    A model may also have `operators() -> Mapping[str, OperatorSite]`, the operators that kernels
+    shall compute for it (see `kernel.py`); without, no kernel is chosen for it.
     """
 
     vocab_size: int

@@ -35,7 +35,8 @@ class RunnerContext:
     max_slots: requests in the persistent batch.  max_step_tokens: most tokens of one step.
     max_model_len: longest sequence.  page_tokens: page size asked for, or None.
     cache_bytes: operator's choice for the cache, or None (the platform decides).
-    choices: kind -> name that the operator chose.  seed: of dummy weights.
+    choices: kind -> name that the operator chose.  kernels: the same, by operator ("linear").
+    seed: of dummy weights.
     logits_processors: names of the processors that the operator activated.
     """
 
@@ -51,6 +52,7 @@ class RunnerContext:
     seed: int = 0
     logprobs_mode: str = "raw_logprobs"
     choices: Mapping[str, str] = field(default_factory=dict)
+    kernels: Mapping[str, str] = field(default_factory=dict)
     logits_processors: tuple[str, ...] = ()
     progress: bool = False
 

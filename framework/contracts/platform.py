@@ -22,12 +22,14 @@ class Detection:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
     """name: of the platform.  device: as torch writes it ("cpu").  capability: (major, minor)
-    or None.  dtypes: element types it computes in, best first."""
+    or None.  dtypes: element types it computes in, best first.  features: what kernels may make
+    use of; on a processor the instruction sets, as Linux writes them ("avx2")."""
 
     name: str
     device: str
     capability: tuple[int, int] | None
     dtypes: tuple[str, ...]
+    features: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -205,6 +205,7 @@ def _context(
         seed=config.model.seed,
         logprobs_mode=config.execution.logprobs_mode,
         choices={kind: name for kind, name in choices.items() if name is not None},
+        kernels=config.execution.kernels,
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),
     )

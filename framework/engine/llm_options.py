@@ -44,6 +44,7 @@ class LLMOptions(TypedDict, total=False):
     model_runner: str | None
     platform: str | None
     attention_backend: str | None
+    kernels: Mapping[str, str]
     tensor_parallel_size: int
     enforce_eager: bool
     logprobs_mode: str

@@ -136,7 +136,7 @@ KINDS: tuple[Kind, ...] = (
     _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE, optional={E}),
     _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP),
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),
-    _row("kernel", None, {W}, MANY),
+    _row("kernel", "kernel:Kernel", {W}, MANY),
     _row("quantization_method", None, {W}, ONE),
     _row("compiler", None, {W}, ONE),
     _row("communicator", None, {W}, ONE),

@@ -40,3 +40,19 @@ def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():
     assert chosen("model_source") == ["demo"]
     [cpu] = json.loads(explain("platform", "--json").stdout)["candidates"]
     assert cpu["reasons"] == ["ready"]
+
+
+def test_each_operator_has_a_table_of_kernels(monkeypatch):
+    """And the operator's choice is seen in it."""
+
+    def found():
+        questions = json.loads(explain("kernel", "--json").stdout)["questions"]
+        return [
+            next(row["name"] for row in question["candidates"] if row["verdict"] == "chosen")
+            for question in questions
+        ]
+
+    assert found() == ["plain", "plain", "plain"]
+    monkeypatch.setenv("FRAMEWORK_EXECUTION__KERNELS", "{rms_norm: fused_norm}")
+    assert found() == ["plain", "plain", "fused_norm"]
+    assert "let another kernel serve it" in explain("kernel").stdout

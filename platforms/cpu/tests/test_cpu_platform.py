@@ -138,3 +138,21 @@ def test_the_platform_is_ready_and_prefers_float32() -> None:
     platform = CpuPlatform()
     assert platform.detect().state == "ready"
     assert platform.facts().dtypes[0] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "found"),
+    [
+        (
+            "processor\t: 0\nflags\t\t: fpu fma avx2 f16c\nflags: amx\n",
+            {"fma", "avx2", "f16c"},
+        ),
+        ("processor\t: 0\nFeatures\t: fp asimd sve\n", {"asimd", "sve"}),
+        ("", set()),
+    ],
+)
+def test_instruction_sets_are_those_of_the_first_processor(
+    tmp_path: Path, cpuinfo: str, found: set[str]
+) -> None:
+    root = lay_out(tmp_path, {"proc/cpuinfo": cpuinfo})
+    assert CpuPlatform(root=root).facts().features == found

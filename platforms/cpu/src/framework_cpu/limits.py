@@ -1,4 +1,4 @@
-"""What the operating system lets this process have: processors and memory.
+"""What the operating system lets this process have: processors, what they can do, and memory.
 
 Everything is read below a `root`, so that tests can lay out a machine of their own.  A limit
 of a control group holds for all its descendants, so every ancestor counts.
@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 # cgroup v1 writes "no limit" as the largest multiple of the page size in an int64.
 _UNLIMITED_V1 = 2**60
+# How the names of instruction sets for computing begin, on x86 and on Arm.
+_COMPUTING = ("avx", "amx", "fma", "f16c", "asimd", "sve", "bf16", "i8mm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,3 +141,13 @@ def host_memory(root: Path) -> int | None:
         if name == "MemAvailable" and words and words[0].isdigit():
             return int(words[0]) * 1024
     return None
+
+
+def instruction_sets(root: Path) -> frozenset[str]:
+    """Instruction sets for computing that the first processor of /proc/cpuinfo has; empty where
+    there is no such file."""
+    for line in (_read(root / "proc/cpuinfo") or "").splitlines():
+        name, _, rest = line.partition(":")
+        if name.strip() in ("flags", "Features"):
+            return frozenset(word for word in rest.split() if word.startswith(_COMPUTING))
+    return frozenset()

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from framework.contracts.platform import CacheBudget, Detection, DeviceFacts, Platform
 from framework.errors import ConfigError
-from framework_cpu.limits import cpu_quota, group_memory, host_memory
+from framework_cpu.limits import cpu_quota, group_memory, host_memory, instruction_sets
 
 CACHE_SHARE = 0.25
 RANKINGS: Mapping[str, tuple[str, ...]] = {"attention_backend": ("cpu_paged", "sdpa")}
@@ -88,6 +88,7 @@ class CpuPlatform(Platform):
             device="cpu",
             capability=None,
             dtypes=("float32", "bfloat16", "float16"),
+            features=instruction_sets(self._root),
         )
 
     def prepare(self) -> tuple[str, ...]:

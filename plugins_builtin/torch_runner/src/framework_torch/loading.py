@@ -18,6 +18,7 @@ from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ConfigError, ModelError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.selection import select
+from framework_torch.kernels.choose import choose_kernels
 from framework_torch.memory import refuse_too_large
 from framework_torch.selecting import (
     AttentionChoice,
@@ -68,6 +69,10 @@ def load(context: RunnerContext) -> Loaded:
     weights = _open_weights(context)
     opened = time.perf_counter()
     model, definition = _build(context, weights, dtype, facts.device, platform)
+    with blaming(platform, "ranking kernels"):
+        kernels = tuple(platform.ranking("kernel"))
+    operators = getattr(model, "operators", dict)()
+    kernel_notes = choose_kernels(context, operators, facts, dtype, kernels)
     layers = model.attention_layers(dtype)
     with blaming(platform, "ranking attention backends"):
         ranking = tuple(platform.ranking("attention_backend"))
@@ -80,6 +85,7 @@ def load(context: RunnerContext) -> Loaded:
         f"model: {context.model.name} by {definition}, {dtype}",
         f"attention: {', '.join(sorted({c.name for c in attention.values()}))}, "
         f"pages of {sizes[0]} tokens",
+        *kernel_notes,
         f"cache: {budget.reason}",
         f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
         f"model {built - opened:.2f} s)",

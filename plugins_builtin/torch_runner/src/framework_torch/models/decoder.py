@@ -12,13 +12,14 @@ import torch
 from torch import nn
 
 from framework.contracts.attention_backend import AttentionParams
+from framework.contracts.kernel import OperatorSite
 from framework.contracts.model import AttentionLayer, ForwardContext
 from framework_torch.models.config import DecoderConfig
 from framework_torch.models.layers import (
     ACTIVATIONS,
     Embedding,
     Linear,
-    OffsetRMSNorm,
+    Operated,
     RMSNorm,
     rotate,
     softcapped,
@@ -36,7 +37,7 @@ def layer_name(index: int) -> str:
 
 
 def _norm(config: DecoderConfig, size: int) -> nn.Module:
-    return (OffsetRMSNorm if config.family.norm_offset else RMSNorm)(size, config.norm_eps)
+    return RMSNorm(size, config.norm_eps, offset=config.family.norm_offset)
 
 
 class Layer(nn.Module):
@@ -99,7 +100,8 @@ class Decoder(nn.Module):
         )
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
         self.norm = _norm(config, config.hidden)
-        self.head = Linear(config.hidden, config.vocab_size, bias=False)
+        self.head = Linear(config.hidden, config.vocab_size, bias=False, op="logits")
+        self.head.shared = config.tied
         # Ones unless a file brings its own; float32 whatever the weights are.
         self.rotary_divisors = nn.Parameter(torch.empty(config.head_size // 2), requires_grad=False)
         self._frequencies: tuple[tuple[torch.Tensor, float], ...] = ()
@@ -116,6 +118,10 @@ class Decoder(nn.Module):
             )
             for index, window in enumerate(config.windows)
         }
+
+    def operators(self) -> Mapping[str, OperatorSite]:
+        """By the name of their module."""
+        return {name: part for name, part in self.named_modules() if isinstance(part, Operated)}
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, self.embedding(ids))

@@ -8,6 +8,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from framework.contracts.kernel import Prepared
+
 ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": F.silu,
     "swish": F.silu,
@@ -18,35 +20,76 @@ ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-class RMSNorm(nn.Module):
+class Operated(nn.Module):
+    """A use of an operator, see `framework.contracts.kernel.OperatorSite`.
+
+    Until a kernel is adopted, `forward` computes plainly; then it is the kernel's own call, so
+    that nothing stands between the model and the kernel.
+    """
+
+    op: str
+    shared = False
+
+    def __init__(
+        self,
+        sizes: Mapping[str, int],
+        *,
+        constants: Mapping[str, float] | None = None,
+        traits: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__()
+        self.sizes, self.constants, self.traits = sizes, constants or {}, traits
+
+    def weights(self) -> Mapping[str, torch.Tensor]:
+        return dict(self.named_parameters(recurse=False))
+
+    def adopt(self, prepared: Prepared) -> None:
+        if not prepared.keeps_weights:
+            for name in self.weights():
+                setattr(self, name, None)
+        self.forward = prepared.call
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """x / rms(x) * weight over the last axis; the mean is taken in float32 (Zhang and
     Sennrich 2019)."""
-
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.empty(size), requires_grad=False)
-        self.eps = eps
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        return self.weight * (wide * scale).to(x.dtype)
+    wide = x.float()
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * (wide * scale).to(x.dtype)
 
 
-class OffsetRMSNorm(RMSNorm):
+def offset_rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """Gemma's: the factor is 1 + weight, multiplied before the result is narrowed."""
+    wide = x.float()
+    scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return (wide * scale * (1.0 + weight.float())).to(x.dtype)
+
+
+class RMSNorm(Operated):
+    """offset: Gemma's."""
+
+    op = "rms_norm"
+
+    def __init__(self, size: int, eps: float, offset: bool = False) -> None:
+        traits = frozenset(("offset",) if offset else ())
+        super().__init__({"features": size}, constants={"eps": eps}, traits=traits)
+        self.weight = nn.Parameter(torch.empty(size), requires_grad=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        wide = x.float()
-        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + self.eps)
-        return (wide * scale * (1.0 + self.weight.float())).to(x.dtype)
+        compute = offset_rms_norm if "offset" in self.traits else rms_norm
+        return compute(x, self.weight, self.constants["eps"])
 
 
-class Linear(nn.Module):
-    """x [T, inputs] -> [T, outputs].  Weights come later, so nothing is initialised."""
+class Linear(Operated):
+    """x [T, inputs] -> [T, outputs].  Weights come later, so nothing is initialised.
 
-    def __init__(self, inputs: int, outputs: int, bias: bool) -> None:
-        super().__init__()
+    op: "logits" for the one to the vocabulary.
+    """
+
+    def __init__(self, inputs: int, outputs: int, bias: bool, op: str = "linear") -> None:
+        traits = frozenset(("bias",) if bias else ())
+        super().__init__({"in_features": inputs, "out_features": outputs}, traits=traits)
+        self.op = op
         self.weight = nn.Parameter(torch.empty(outputs, inputs), requires_grad=False)
         self.bias = nn.Parameter(torch.empty(outputs), requires_grad=False) if bias else None
 

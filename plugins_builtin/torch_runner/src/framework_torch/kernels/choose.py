@@ -1,0 +1,168 @@
+"""Chooses a kernel for every operator of a model, and lets the model call it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from framework.contracts.base import Rejected, Supported
+from framework.contracts.kernel import (
+    Kernel,
+    KernelQuery,
+    KernelSupported,
+    OperatorSite,
+    Prepared,
+)
+from framework.contracts.model_runner import RunnerContext
+from framework.contracts.platform import DeviceFacts
+from framework.errors import ConfigError, SelectionError
+from framework.plugins.blame import blaming, expect
+from framework.plugins.near import did_you_mean
+from framework.plugins.selection import Row, select
+
+_MIB = 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the start-up lines tell.  uses: (operator, kernel) -> how many.  num_bytes: the same,
+    of weights in a kernel's own form.  left_out: sentences."""
+
+    uses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    num_bytes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    left_out: dict[str, None] = field(default_factory=dict)
+
+    def lines(self) -> Iterator[str]:
+        told = []
+        for (op, name), count in self.uses.items():
+            own = self.num_bytes[op, name]
+            packed = f", {own / _MIB:.1f} MiB of its own" if own else ""
+            told.append(f"{op} {name} ({count}{packed})")
+        if told:
+            yield f"kernels: {', '.join(told)}"
+        yield from self.left_out
+
+
+def choose_kernels(
+    context: RunnerContext,
+    sites: Mapping[str, OperatorSite],
+    facts: DeviceFacts,
+    dtype: str,
+    ranking: Sequence[str],
+) -> tuple[str, ...]:
+    """Choose, prepare and hand over, one use after the other; returns start-up lines.
+
+    Raises ConfigError for a choice of the operator that concerns no use in this model, and
+    SelectionError where a chosen kernel, or every kernel, cannot serve.
+    """
+    _check_choices(context.kernels, sites)
+    tally = _Tally()
+    asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
+    for name, site in sites.items():
+        key = (site.op, tuple(site.sizes.items()), site.traits, site.shared, _dtypes(site))
+        if key not in asked:
+            query = _query(site, facts, dtype, once=site.op not in context.kernels)
+            asked[key] = query, _candidates(context, query, ranking, tally)
+        query, rows = asked[key]
+        row, prepared = _prepare(context, name, site, query, rows, tally)
+        site.adopt(prepared)
+        tally.uses[site.op, row.record.name] += 1
+        tally.num_bytes[site.op, row.record.name] += prepared.num_bytes
+    return tuple(tally.lines())
+
+
+def _check_choices(choices: Mapping[str, str], sites: Mapping[str, OperatorSite]) -> None:
+    known = sorted({site.op for site in sites.values()})
+    for op in choices:
+        if op not in known:
+            raise ConfigError(
+                f"kernels names operator {op!r}, which this model does not use"
+                f"{did_you_mean(op, known)}",
+                expected=f"some of {', '.join(known)}"
+                if known
+                else "no choice of kernels: this model's definition computes all by itself",
+                found=op,
+                mend="take it out of `kernels`",
+            )
+
+
+def _dtypes(site: OperatorSite) -> str:
+    """Of its weights; the first one's, as all but special ones have it."""
+    return str(next(iter(site.weights().values())).dtype).removeprefix("torch.")
+
+
+def _query(site: OperatorSite, facts: DeviceFacts, dtype: str, *, once: bool) -> KernelQuery:
+    return KernelQuery(
+        op=site.op,
+        platform=facts.name,
+        device=facts.device,
+        capability=facts.capability,
+        features=facts.features,
+        dtype=dtype,
+        weight_dtype=_dtypes(site),
+        sizes=site.sizes,
+        traits=site.traits,
+        keep_once=site.shared and once,
+    )
+
+
+def _candidates(
+    context: RunnerContext, query: KernelQuery, ranking: Sequence[str], tally: _Tally
+) -> list[Row]:
+    """Those that support the query, in order.  Better ranked ones that do not are told."""
+    chosen = select(
+        context.registry,
+        "kernel",
+        query,
+        operator=context.kernels.get(query.op),
+        ranking=ranking,
+    )
+    supporting = [row for row in chosen.table if isinstance(row.answer, Supported)]
+    for row in chosen.table:
+        if row.record is chosen.record:
+            break
+        if isinstance(row.answer, Rejected) and row.record.name in ranking:
+            tally.left_out[_left_out(query.op, row.record.name, row.reasons)] = None
+    for row in supporting:
+        expect(row.instance, "answer", row.answer, KernelSupported)
+    return supporting
+
+
+def _prepare(
+    context: RunnerContext,
+    name: str,
+    site: OperatorSite,
+    query: KernelQuery,
+    rows: Sequence[Row],
+    tally: _Tally,
+) -> tuple[Row, Prepared]:
+    """The first kernel whom the values of the weights suit."""
+    against = []
+    for row in rows:
+        kernel = cast(Kernel, row.instance)
+        with blaming(kernel, f"preparing {name}"):
+            prepared = kernel.prepare(query, site.weights(), site.constants)
+        if not isinstance(prepared, Rejected):
+            if against:  # a second claim to this name matters only now
+                context.registry.find("kernel", row.record.name)
+                tally.left_out.update(dict.fromkeys(against))
+            return row, expect(kernel, "prepare", prepared, Prepared)
+        against.append(_left_out(f"{query.op} of {name}", row.record.name, prepared.reasons))
+    choice = context.kernels.get(query.op)
+    raise SelectionError(
+        f"no kernel can compute {query.op} of {name}: {'; '.join(against)}",
+        plugin=f"kernel:{choice}" if choice else "kernel",
+        expected=f"a kernel that suits these weights, {_short(query)}",
+        found=f"{len(rows)} that serve such a use, none that suits the values",
+        mend="choose another kernel" if choice else "install another kernel",
+    )
+
+
+def _left_out(what: str, name: str, reasons: Iterable[object]) -> str:
+    return f"kernels: {what} is not computed by {name}: {'; '.join(map(str, reasons))}"
+
+
+def _short(query: KernelQuery) -> str:
+    return f"{query.dtype} {dict(query.sizes)}"
