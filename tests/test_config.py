@@ -79,6 +79,49 @@ def test_a_bad_file_names_itself(tmp_path, text):
         resolve({"model": "m"}, file=tmp_path / "missing.yaml")
 
 
+def test_mappings_are_merged_by_key_and_each_key_knows_its_source(tmp_path):
+    file = tmp_path / "engine.yaml"
+    file.write_text(
+        "model: {model: m}\n"
+        "plugin:\n"
+        "  plugins: {'tokenizer:a': 'm:A', 'tokenizer:b': 'm:B'}\n"
+        "  plugin_options: {executor: {echo: {delay: 1, pages: 2, depth: 3}}}\n"
+    )
+    env = {
+        "FRAMEWORK_PLUGIN_OPTION__EXECUTOR__ECHO__PAGES": "4",
+        "FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{executor.echo.pages: 5, executor.echo.depth: 6}",
+        "FRAMEWORK_PLUGIN__PLUGINS": "{'tokenizer:b': 'm:C'}",
+    }
+    resolved = resolve({"plugin_options": {"executor.echo.depth": "7"}}, env=env, file=file)
+    plugin = resolved.config.plugin
+    assert plugin.plugins == {"tokenizer:a": "m:A", "tokenizer:b": "m:C"}
+    assert nested_options(plugin.plugin_options) == {
+        "executor": {"echo": {"delay": 1, "pages": "4", "depth": "7"}}
+    }
+    found = {path: source for path, source in resolved.provenance.items() if "executor." in path}
+    assert {path.rpartition(".")[2]: source for path, source in found.items()} == {
+        "delay": f"file {file}",
+        "pages": "environment FRAMEWORK_PLUGIN_OPTION__EXECUTOR__ECHO__PAGES",
+        "depth": "keyword",
+    }
+    assert resolved.provenance["plugin.plugins.tokenizer:a"] == f"file {file}"
+
+
+def test_options_of_plugins_are_never_shown():
+    env = {"FRAMEWORK_PLUGIN_OPTION__ENDPOINT__X__TOKEN": "hush"}
+    resolved = resolve({"model": "m", "token": "hush"}, env=env)
+    assert "hush" not in repr(resolved)
+    for bad in (
+        {"FRAMEWORK_PLUGIN_OPTION__ENDPOINT__X": "hush"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "hush"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: hush}"},
+    ):
+        with pytest.raises(ConfigError) as caught:
+            resolve({"model": "m"}, env=bad)
+        assert "hush" not in str(caught.value)
+        assert next(iter(bad)) in str(caught.value)
+
+
 def test_options_of_plugins_may_be_flat_or_nested():
     given = {"executor.echo.delay": 1, "executor": {"echo": {"pages": 2}}, "a.b.c.d": 3}
     assert nested_options(given) == {

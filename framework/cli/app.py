@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from framework.cli import bench, chat, explain, generate, plugins
+from framework.cli import bench, chat, config, explain, generate, plugins
 from framework.cli.context import RootOptions, only_the_core, parse_options, parse_plugins
 
 
@@ -31,6 +31,14 @@ def root(
             "--plugin-option", metavar="KIND.NAME.KEY=VALUE", help="Set an option of a plugin."
         ),
     ] = None,
+    frozen: Annotated[
+        bool,
+        typer.Option("--frozen", help="Refuse to start with other plugins than the lock file has."),
+    ] = False,
+    lock_file: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="For --frozen.", show_default="framework-plugins.lock"),
+    ] = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Say what is chosen and how long it takes.")
     ] = False,
@@ -46,6 +54,8 @@ def root(
         no_plugins=no_plugins,
         plugins=parse_plugins(plugin or []),
         options=parse_options(plugin_option or []),
+        frozen=frozen,
+        lock_file=lock_file,
     )
     if context.invoked_subcommand not in ("generate", "chat"):
         _tell_what_to_install()
@@ -61,6 +71,7 @@ def build_app() -> typer.Typer:
     app.command("chat")(chat.chat)
     app.add_typer(plugins.build_app(), name="plugins")
     app.command("explain")(explain.explain)
+    app.command("config")(config.show_config)
     app.add_typer(bench.app, name="bench")
     return app
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framework.errors import ConfigError
@@ -11,17 +13,34 @@ from framework.errors import ConfigError
 if TYPE_CHECKING:
     import typer
 
+    from framework.config.resolve import Resolved
     from framework.plugins.registry import PluginRegistry
+
+DEFAULT_MODEL = "demo"
 
 
 @dataclass(frozen=True, slots=True)
 class RootOptions:
     """no_plugins: first party only.  plugins: {"kind:name": "module:attr"}.
-    options: {"kind.name.key": value}."""
+    options: {"kind.name.key": value}, perhaps with secrets.  frozen: refuse other plugins than
+    those of lock_file; None where the flag was not given."""
 
     no_plugins: bool = False
     plugins: dict[str, str] = field(default_factory=dict)
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
+    frozen: bool = False
+    lock_file: str | None = None
+
+    def keywords(self) -> dict[str, object]:
+        """The fields of the configuration that were given."""
+        given = {
+            "plugins": self.plugins,
+            "plugin_options": self.options,
+            "no_plugins": self.no_plugins,
+            "frozen": self.frozen,
+            "lock_file": self.lock_file,
+        }
+        return {name: value for name, value in given.items() if value}
 
 
 def root_options(context: typer.Context) -> RootOptions:
@@ -63,12 +82,47 @@ def parse_plugins(texts: list[str]) -> dict[str, str]:
     return plugins
 
 
+def parse_settings(texts: list[str]) -> dict[str, object]:
+    """Read `FIELD=VALUE` options; ConfigError for another form."""
+    from framework.config.resolve import none_or_text, read_yaml
+
+    settings: dict[str, object] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip()
+        if not equals or not name:
+            raise ConfigError(
+                f"--set {text!r} is not understood", expected="FIELD=VALUE", found=text
+            )
+        structured = value[:1] in ("[", "{")
+        settings[name] = (
+            read_yaml(value, f"--set {name}") if structured else none_or_text(name, value)
+        )
+    return settings
+
+
+def resolved_of(
+    context: typer.Context,
+    flags: Mapping[str, object] | None = None,
+    config: Path | None = None,
+    settings: list[str] | None = None,
+) -> Resolved:
+    """The configuration of environment, file and all flags.
+
+    flags: fields and what the command's own flags say; None leaves one to the other sources.
+    A model that is not given anywhere is the demo.  Raises ConfigError.
+    """
+    from framework.config.resolve import resolve
+
+    keywords = {name: value for name, value in (flags or {}).items() if value is not None}
+    keywords.update(parse_settings(settings or []))
+    keywords.update(root_options(context).keywords())
+    defaults = {"model": DEFAULT_MODEL}
+    return resolve(keywords, defaults=defaults, env=os.environ, file=config, word="flag")
+
+
 def registry_of(context: typer.Context) -> PluginRegistry:
     """The registry that environment and root options describe."""
-    from framework.config.plugin_options import nested_options
-    from framework.plugins.policy import Policy
-    from framework.plugins.registry import PluginRegistry
+    from framework.config.choices import open_registry
 
-    root = root_options(context)
-    policy = Policy.from_env(os.environ, no_plugins=root.no_plugins)
-    return PluginRegistry(policy=policy, ad_hoc=root.plugins, options=nested_options(root.options))
+    return open_registry(resolved_of(context).config)

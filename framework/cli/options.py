@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from framework.cli.context import root_options
-from framework.errors import ConfigError
+from framework.cli.context import DEFAULT_MODEL as DEFAULT_MODEL
+from framework.cli.context import resolved_of
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
     from framework.engine.llm import LLM
-
-DEFAULT_MODEL = "demo"
 
 Model = Annotated[
     str | None,
@@ -51,47 +48,13 @@ def make_llm(
     config: Path | None,
     settings: list[str] | None,
 ) -> LLM:
-    """Load the engine.  flags: options of LLM; None leaves one to file, environment, default.
-
-    A model that is not given anywhere is the demo.
-    """
-    from framework.config.resolve import resolve
+    """Load the engine.  flags: options of LLM; None leaves one to file, environment, default."""
     from framework.engine.llm import LLM
 
-    root = root_options(context)
-    keywords: dict[str, Any] = {name: v for name, v in flags.items() if v is not None}
-    keywords.update(_settings(settings or []))
-    if root.plugins:
-        keywords["plugins"] = root.plugins
-    if root.options:
-        keywords["plugin_options"] = root.options
-    if root.no_plugins:
-        keywords["no_plugins"] = True
-    defaults = {"model": DEFAULT_MODEL}
-    return LLM.from_config(
-        resolve(keywords, defaults=defaults, env=os.environ, file=config, word="flag")
-    )
+    return LLM.from_config(resolved_of(context, flags, config, settings))
 
 
 def make_params(llm: LLM, flags: Mapping[str, object]) -> SamplingParams:
     """The model's recommendation, changed by the flags that are given."""
     changes = {name: value for name, value in flags.items() if value is not None}
     return llm.get_default_sampling_params().replace(**changes)
-
-
-def _settings(texts: list[str]) -> dict[str, object]:
-    from framework.config.resolve import none_or_text, read_yaml
-
-    settings: dict[str, object] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        name = name.strip()
-        if not equals or not name:
-            raise ConfigError(
-                f"--set {text!r} is not understood", expected="FIELD=VALUE", found=text
-            )
-        structured = value[:1] in ("[", "{")
-        settings[name] = (
-            read_yaml(value, f"--set {name}") if structured else none_or_text(name, value)
-        )
-    return settings

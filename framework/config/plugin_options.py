@@ -8,27 +8,42 @@ from typing import Any
 from framework.errors import ConfigError
 
 
-def nested_options(options: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """{"kind.name.key": value} and {kind: {name: {key: value}}} as the second."""
+def nested_options(
+    options: Mapping[str, Any], source: str = ""
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """{"kind.name.key": value} and {kind: {name: {key: value}}} as the second.
+
+    source: where they come from, for messages; the values stay out of these.
+    """
     nested: dict[str, dict[str, dict[str, Any]]] = {}
     for path, value in options.items():
-        parts = path.split(".", 2)
+        parts = str(path).split(".", 2)
         if len(parts) == 3 and all(parts):
             kind, name, key = parts
             nested.setdefault(kind, {}).setdefault(name, {})[key] = value
             continue
         if len(parts) != 1 or not isinstance(value, Mapping):
-            raise _bad(path, value)
+            raise _bad(str(path), value, source)
         for name, keys in value.items():
             if not isinstance(keys, Mapping):
-                raise _bad(f"{path}.{name}", keys)
-            nested.setdefault(path, {}).setdefault(str(name), {}).update(keys)
+                raise _bad(f"{path}.{name}", keys, source)
+            nested.setdefault(str(path), {}).setdefault(str(name), {}).update(keys)
     return nested
 
 
-def _bad(path: str, value: object) -> ConfigError:
+def flat_options(options: Mapping[str, Any], source: str = "") -> dict[str, Any]:
+    """Either of them as {"kind.name.key": value}."""
+    return {
+        f"{kind}.{name}.{key}": value
+        for kind, plugins in nested_options(options, source).items()
+        for name, keys in plugins.items()
+        for key, value in keys.items()
+    }
+
+
+def _bad(path: str, value: object, source: str) -> ConfigError:
     return ConfigError(
-        "plugin_options is invalid",
+        f"plugin_options is invalid{f' ({source})' if source else ''}",
         expected="{'kind.name.key': value} or {kind: {name: {key: value}}}",
         found=f"{path!r}: a {type(value).__name__}",
     )

@@ -1,6 +1,7 @@
 """Where each value of the configuration comes from.
 
-Later wins: defaults, YAML file, environment (`FRAMEWORK_<SECTION>__<FIELD>`), keywords or
+Later wins: defaults, what plugins propose, YAML file, environment
+(`FRAMEWORK_<SECTION>__<FIELD>`, `FRAMEWORK_PLUGIN_OPTION__<KIND>__<NAME>__<KEY>`), keywords or
 flags.
 """
 
@@ -8,19 +9,28 @@ from __future__ import annotations
 
 import reprlib
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import SecretStr, ValidationError
 
-from framework.config.sections import EngineConfig
+from framework.config.layers import (
+    OPTIONS,
+    OWNER,
+    SECTIONS,
+    Merged,
+    Setting,
+    flat_setting,
+    setting,
+)
+from framework.config.sections import ENV_ALIASES, EngineConfig
 from framework.errors import ConfigError
-from framework.plugins.near import did_you_mean
 
 _PREFIX = "FRAMEWORK_"
+_OPTION = "plugin_option"
 # Beside its own errors yaml lets through those of the constructors of dates and numbers, and
 # of nesting that is too deep.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError)
@@ -34,39 +44,18 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """provenance: "section.field" -> "default", "file PATH", "environment NAME", "keyword"."""
+    """provenance: "section.field" -> "default", "plugin KIND:NAME@DISTRIBUTION", "file PATH",
+    "environment NAME", or "keyword" or "flag"; keys of mappings have entries of their own,
+    "section.field.key"."""
 
     config: EngineConfig
     provenance: Mapping[str, str]
+    defaults: list[Setting] = field(repr=False)
+    given: list[Setting] = field(repr=False)
 
-
-class _Layers:
-    """Values by section and field, and their sources; a later `set` wins."""
-
-    def __init__(self) -> None:
-        self.sections: dict[str, type[BaseModel]] = {
-            name: typing.cast(type[BaseModel], field.annotation)
-            for name, field in EngineConfig.model_fields.items()
-        }
-        self.owner = {f: s for s, model in self.sections.items() for f in model.model_fields}
-        self.values: dict[str, dict[str, Any]] = {name: {} for name in self.sections}
-        self.sources = {f"{section}.{name}": "default" for name, section in self.owner.items()}
-
-    def set(self, section: str, field: str, value: object, source: str) -> None:
-        if section not in self.sections:
-            raise _unknown("section", section, list(self.sections), source)
-        if field not in self.sections[section].model_fields:
-            raise _unknown(f"{section} field", field, list(self.owner), source)
-        self.values[section][field] = value
-        self.sources[f"{section}.{field}"] = source
-
-    def takes_text(self, section: str, field: str) -> bool:
-        annotation = self.sections[section].model_fields[field].annotation
-        return typing.get_origin(annotation) not in (dict, list, tuple)
-
-    def takes_none(self, section: str, field: str) -> bool:
-        annotation = self.sections[section].model_fields[field].annotation
-        return type(None) in typing.get_args(annotation)
+    def with_proposals(self, proposals: Iterable[Setting]) -> Resolved:
+        """The same with values that plugins propose: they count where nobody gave one."""
+        return _resolved(self.defaults, list(proposals), self.given)
 
 
 def resolve(
@@ -83,22 +72,22 @@ def resolve(
     defaults: the same, for what the sections leave open or to replace their defaults.
     Raises ConfigError that names the field, its source, what was expected and near matches.
     """
-    layers = _Layers()
-    for name, value in (defaults or {}).items():
-        layers.set(layers.owner[name], name, value, "default")
-    if file is not None:
-        _read_file(layers, file)
-    _read_env(layers, env or {})
-    for name, value in keywords.items():
-        section = layers.owner.get(name)
-        if section is None:
-            raise _unknown(word, name, list(layers.owner), word)
-        layers.set(section, name, value, word)
+    preset = [flat_setting(n, v, "default", "field") for n, v in (defaults or {}).items()]
+    given = [
+        *(_file_settings(file) if file is not None else ()),
+        *_env_settings(env or {}),
+        *(flat_setting(name, value, word, word) for name, value in keywords.items()),
+    ]
+    return _resolved(preset, [], given)
+
+
+def _resolved(preset: list[Setting], proposed: list[Setting], given: list[Setting]) -> Resolved:
+    merged = Merged(preset, proposed, given)
     try:
-        config = EngineConfig.model_validate(layers.values)
+        config = EngineConfig.model_validate(merged.values)
     except ValidationError as error:
-        raise _invalid(error, layers) from None
-    return Resolved(config=config, provenance=layers.sources)
+        raise _invalid(error, merged.sources) from None
+    return Resolved(config=config, provenance=merged.sources, defaults=preset, given=given)
 
 
 def read_yaml(text: str, source: str) -> Any:
@@ -112,17 +101,19 @@ def read_yaml(text: str, source: str) -> Any:
 def none_or_text(name: str, text: str) -> str | None:
     """A value that was written as text: `null` and `none` are None where the field `name` may
     be None."""
-    layers = _Layers()
-    section = layers.owner.get(name)
-    return _none_or_text(layers, section, name, text) if section is not None else text
+    return _none_or_text(OWNER[name], name, text) if name in OWNER else text
 
 
-def _none_or_text(layers: _Layers, section: str, field: str, text: str) -> str | None:
-    nothing = text.strip().lower() in _NOTHING and layers.takes_none(section, field)
-    return None if nothing else text
+def _none_or_text(section: str, field: str, text: str) -> str | None:
+    takes_none = type(None) in typing.get_args(_annotation(section, field))
+    return None if takes_none and text.strip().lower() in _NOTHING else text
 
 
-def _read_file(layers: _Layers, file: Path) -> None:
+def _annotation(section: str, field: str) -> Any:
+    return SECTIONS[section].model_fields[field].annotation
+
+
+def _file_settings(file: Path) -> Iterable[Setting]:
     source = f"file {file}"
     try:
         text = file.read_text("utf-8")
@@ -134,7 +125,7 @@ def _read_file(layers: _Layers, file: Path) -> None:
     if not isinstance(content, dict):
         raise ConfigError(
             f"{source} is not a configuration",
-            expected=f"a mapping with sections {', '.join(layers.sections)}",
+            expected=f"a mapping with sections {', '.join(SECTIONS)}",
             found=type(content).__name__,
         )
     for section, fields in content.items():
@@ -144,44 +135,66 @@ def _read_file(layers: _Layers, file: Path) -> None:
                 expected="field: value",
                 found=_shown(fields),
             )
-        for field, value in fields.items():
-            layers.set(str(section), str(field), value, source)
+        for name, value in fields.items():
+            yield setting(str(section), str(name), value, source)
 
 
-def _read_env(layers: _Layers, env: Mapping[str, str]) -> None:
-    for name, text in env.items():
-        section, split, field = name.removeprefix(_PREFIX).lower().partition("__")
-        if not name.startswith(_PREFIX) or not split:
+def _env_settings(env: Mapping[str, str]) -> Iterable[Setting]:
+    """Longer names later: one option of a plugin counts over a mapping of them."""
+    for name in sorted(env, key=lambda name: (name.count("__"), name)):
+        text, source = env[name], f"environment {name}"
+        section, split, rest = name.removeprefix(_PREFIX).lower().partition("__")
+        if name in ENV_ALIASES:
+            yield flat_setting(ENV_ALIASES[name], text, source, "field")
+        elif not name.startswith(_PREFIX) or not split:
             continue
-        source = f"environment {name}"
-        layers.set(section, field, text, source)
-        if not layers.takes_text(section, field):
-            layers.set(section, field, read_yaml(text, source), source)
+        elif section == _OPTION:
+            yield _option(rest, text, source)
         else:
-            layers.set(section, field, _none_or_text(layers, section, field, text), source)
+            found = setting(section, rest, text, source)
+            yield setting(section, rest, _env_value(found, text, source), source)
 
 
-def _unknown(what: str, name: str, known: list[str], source: str) -> ConfigError:
-    return ConfigError(
-        f"unknown {what} {name!r}{did_you_mean(name, known)}",
-        expected=f"one of {', '.join(sorted(known))}",
-        found=f"{name!r} from {source}",
-    )
+def _env_value(found: Setting, text: str, source: str) -> object:
+    if typing.get_origin(_annotation(found.section, found.field)) in (dict, list, tuple):
+        return read_yaml(text, source)
+    return _none_or_text(found.section, found.field, text)
 
 
-def _invalid(error: ValidationError, layers: _Layers) -> ConfigError:
+def _option(path: str, text: str, source: str) -> Setting:
+    """FRAMEWORK_PLUGIN_OPTION__KIND__NAME__KEY; the plugin's model converts the text."""
+    parts = path.split("__", 2)
+    if len(parts) != 3 or not all(parts):
+        raise ConfigError(
+            f"{source} is not understood",
+            expected=f"{_PREFIX}PLUGIN_OPTION__KIND__NAME__KEY",
+            found=f"{len(parts)} of these three names",
+        )
+    return setting("plugin", OPTIONS, {".".join(parts): text}, source)
+
+
+def _invalid(error: ValidationError, sources: Mapping[str, str]) -> ConfigError:
     """The first fault in full; secrets are not repeated."""
     fault = error.errors(include_url=False)[0]
     path = ".".join(str(part) for part in fault["loc"][:2])
-    field = path.partition(".")[2] or path
+    section, _, name = path.partition(".")
     if fault["type"] == "missing":
-        return ConfigError(f"{field} is missing", expected=f"a value for {path}", found="none")
-    found = "a value that is not shown" if field == "token" else _shown(fault["input"])
+        return ConfigError(
+            f"{name or path} is missing", expected=f"a value for {path}", found="none"
+        )
+    hidden = name in OWNER and holds_secrets(section, name)
+    found = "a value that is not shown" if hidden else _shown(fault["input"])
     return ConfigError(
-        f"{field} is invalid",
+        f"{name or path} is invalid",
         expected=_EXPECTED.get(fault["type"]) or fault["msg"].removeprefix("Input should be "),
-        found=f"{found} ({layers.sources.get(path, 'unknown')})",
+        found=f"{found} ({sources.get(path, 'unknown')})",
     )
+
+
+def holds_secrets(section: str, field: str) -> bool:
+    """The field's value must not be shown: a secret, or one that is kept out of the repr."""
+    info = SECTIONS[section].model_fields[field]
+    return not info.repr or SecretStr in (info.annotation, *typing.get_args(info.annotation))
 
 
 def _shown(value: object) -> str:

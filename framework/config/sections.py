@@ -111,13 +111,26 @@ class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
     logits_processors, scheduler_participants: names of plugins to activate, in order.
-    no_plugins: only first-party plugins."""
+    no_plugins: only first-party plugins.  frozen: refuse to start unless the plugins are those
+    of lock_file, which `framework plugins lock` writes."""
 
     plugins: dict[str, str] = Field(default_factory=dict)
-    plugin_options: dict[str, Any] = Field(default_factory=dict)
+    plugin_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     logits_processors: tuple[str, ...] = ()
     scheduler_participants: tuple[str, ...] = ()
     no_plugins: bool = False
+    frozen: bool = False
+    lock_file: str = Field(default="framework-plugins.lock", min_length=1)
+
+
+# What a plugin may not propose (see framework.config.proposals): which model it is and whom it
+# trusts.  The section of plugins is closed as well.
+NOT_FOR_PLUGINS = frozenset(
+    ("model", "tokenizer", "revision", "token", "trust_remote_code", "chat_template", "load_format")
+)
+
+# Names beside FRAMEWORK_<SECTION>__<FIELD>, in a row with the other variables of plugins.
+ENV_ALIASES = {"FRAMEWORK_PLUGINS_FROZEN": "frozen"}
 
 
 class EngineConfig(Section):

@@ -11,7 +11,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from framework.config.plugin_options import nested_options
+from framework.config.choices import check_frozen, open_registry
+from framework.config.proposals import propose
 from framework.contracts.model_runner import RunnerContext
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
@@ -20,10 +21,9 @@ from framework.engine.interrupt import kept_interrupt
 from framework.engine.model_files import find_model, guarded, load_tokenizer
 from framework.errors import ConfigError, PluginError, UnsupportedError
 from framework.plugins.hooks import build_hooks
-from framework.plugins.policy import Policy
-from framework.plugins.registry import PluginRegistry
 
 if TYPE_CHECKING:
+    from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
     from framework.contracts.executor import Executor
     from framework.contracts.kv_cache_spec import CacheManagerType
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from framework.contracts.step import RunnerInfo
     from framework.contracts.tokenizer import Tokenizer
     from framework.core.engine_core import EngineCore
+    from framework.plugins.registry import PluginRegistry
 
 log = logging.getLogger("framework")
 
@@ -43,9 +44,11 @@ _NEEDED = ("model_source", "weight_loader", "tokenizer", "executor")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """The parts of a running engine.  notes: the start-up lines."""
+    """The parts of a running engine.  provenance: where each value of the configuration comes
+    from.  notes: the start-up lines."""
 
     config: EngineConfig
+    provenance: Mapping[str, str]
     registry: PluginRegistry
     model: ModelFiles
     tokenizer: Tokenizer
@@ -57,14 +60,10 @@ class Engine:
 def build_registry(config: EngineConfig) -> PluginRegistry:
     """The plugins that this configuration may use.
 
-    Raises PluginError with the line to install when there is nothing that could run a model.
+    Raises PluginError with the line to install when there is nothing that could run a model,
+    and with the rows that differ from the lock where the configuration is frozen.
     """
-    plugin = config.plugin
-    registry = PluginRegistry(
-        policy=Policy.from_env(os.environ, no_plugins=plugin.no_plugins),
-        ad_hoc=plugin.plugins,
-        options=nested_options(plugin.plugin_options),
-    )
+    registry = open_registry(config)
     registry.check()
     missing = [kind for kind in _NEEDED if not registry.records(kind)]
     if missing:
@@ -74,16 +73,19 @@ def build_registry(config: EngineConfig) -> PluginRegistry:
             found=f"none of {', '.join(missing)}",
             mend=INSTALL,
         )
+    check_frozen(config, registry)
     return registry
 
 
-def build_engine(config: EngineConfig) -> Engine:
+def build_engine(resolved: Resolved) -> Engine:
     """Everything from plugins to a bound cache.  On an error nothing is left running."""
-    _refuse_unsupported(config)
     _refuse_no_folder()
     with ExitStack() as undo:
         with _phase("plugins"):
-            registry = build_registry(config)
+            registry = build_registry(resolved.config)
+            resolved, proposed = propose(resolved, registry)
+            config = resolved.config
+            _refuse_unsupported(config)
             hooks = build_hooks(registry)
             processors = _processors(registry, config)
             participants = _participants(registry, config)
@@ -124,12 +126,13 @@ def build_engine(config: EngineConfig) -> Engine:
         )
         client = InProcessClient(core, tokenizer, hooks)
         undo.pop_all()
-    notes = (*registry.notes, *info.notes, f"max_model_len {core.max_model_len}")
+    notes = (*proposed, *registry.notes, *info.notes, f"max_model_len {core.max_model_len}")
     for note in notes:
         log.info("%s", note)
     client.started(notes)
     return Engine(
         config=config,
+        provenance=resolved.provenance,
         registry=registry,
         model=model,
         tokenizer=tokenizer,

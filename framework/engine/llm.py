@@ -51,11 +51,11 @@ class LLM:
         return llm
 
     def _start(self, resolved: Resolved) -> None:
-        self.config = resolved.config
-        self.provenance = resolved.provenance
-        self._template = self.config.model.template_text()
+        self._template = resolved.config.model.template_text()
         self._lock = threading.RLock()
-        self._engine = build_engine(self.config)
+        self._engine = build_engine(resolved)
+        self.config = self._engine.config
+        self.provenance = self._engine.provenance
 
     def generate(
         self,

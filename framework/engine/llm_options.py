@@ -53,6 +53,8 @@ class LLMOptions(TypedDict, total=False):
     logits_processors: Sequence[str]
     scheduler_participants: Sequence[str]
     no_plugins: bool
+    frozen: bool
+    lock_file: str
 
 
 def resolve_options(model: str | os.PathLike[str], options: dict[str, Any]) -> Resolved:

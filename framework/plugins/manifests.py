@@ -16,6 +16,10 @@ after = []
 architectures = []              # of a model
 route_prefix = "/name"          # of an endpoint
 [plugin.facts]                  # anything else, for people and for the kind's own use
+[[plugin.config]]               # a value that it proposes for the engine's configuration
+field = "enable_prefix_caching"
+value = false
+reason = "its pages cannot be shared"
 """
 
 from __future__ import annotations
@@ -38,6 +42,14 @@ FILE_NAME = "framework-plugin.toml"
 SCHEMA = 1
 
 
+class ConfigProposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value for a field of the configuration.  reason: one sentence for the operator."""
+
+    field: str
+    value: Any
+    reason: str
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a package says of one plugin.  contract: None when no manifest said it."""
 
@@ -53,6 +65,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     architectures: tuple[str, ...] = ()
     route_prefix: str | None = None
     facts: dict[str, Any] = {}
+    config: tuple[ConfigProposal, ...] = ()
 
     def accepts(self, version: str) -> bool:
         """Whether the contract range holds `version`; an unknown range is not refused here,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+    from pydantic.fields import FieldInfo
 
     from framework.contracts.base import Contract
     from framework.plugins.records import Record
@@ -23,8 +25,11 @@ def parse_option(text: str) -> tuple[str, str, str, str]:
     path, equals, value = text.partition("=")
     parts = [part.strip() for part in path.split(".", 2)]
     if not equals or len(parts) != 3 or not all(parts):
+        # What is right of the sign may be a secret.
         raise ConfigError(
-            f"plugin option {text!r} is not understood", expected="kind.name.key=value", found=text
+            f"plugin option {path!r} is not understood",
+            expected="kind.name.key=value",
+            found=f"{path}=..." if equals else "no =",
         )
     return parts[0], parts[1], parts[2], value
 
@@ -81,12 +86,37 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
     )
 
 
+def is_secret(model: type[BaseModel], key: str) -> bool:
+    """Whether the value of an option must not be shown: a secret, or one that holds some, or one
+    that the model does not know."""
+    for name, field in model.model_fields.items():
+        if key == name or key in _aliases(field):
+            return not field.repr or _holds_secret(field.annotation)
+    return True
+
+
+def _holds_secret(annotation: Any) -> bool:
+    from pydantic import BaseModel, SecretBytes, SecretStr
+
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return any(_holds_secret(f.annotation) for f in annotation.model_fields.values())
+    return annotation in (SecretStr, SecretBytes) or any(
+        map(_holds_secret, typing.get_args(annotation))
+    )
+
+
+def _aliases(field: FieldInfo) -> list[str]:
+    alias = field.validation_alias or field.alias
+    choices = getattr(alias, "choices", [alias])  # pydantic.AliasChoices
+    return [choice for choice in choices if isinstance(choice, str)]
+
+
 def _keys(model: type[BaseModel]) -> set[str]:
     keys: set[str] = set()
     for name, field in model.model_fields.items():
-        alias = field.validation_alias or field.alias
-        choices = getattr(alias, "choices", [alias])  # pydantic.AliasChoices
-        keys.update(choice for choice in choices if isinstance(choice, str))
-        if alias is None or model.model_config.get("populate_by_name"):
+        keys.update(_aliases(field))
+        if (field.validation_alias or field.alias) is None or model.model_config.get(
+            "populate_by_name"
+        ):
             keys.add(name)
     return keys

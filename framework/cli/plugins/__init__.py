@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import typer
 
+from framework.cli.explain import explain
 from framework.cli.plugins.conform import conform
 from framework.cli.plugins.listing import list_plugins
+from framework.cli.plugins.lock import lock
 from framework.cli.plugins.new import new_plugin
 from framework.cli.plugins.show import show_plugin
 
@@ -17,4 +19,6 @@ def build_app() -> typer.Typer:
     app.command("show")(show_plugin)
     app.command("new")(new_plugin)
     app.command("conform")(conform)
+    app.command("lock")(lock)
+    app.command("explain")(explain)
     return app
