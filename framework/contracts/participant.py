@@ -6,8 +6,8 @@ hold its name, or all with `attends_all`.  All calls come from the engine core's
 must return at once; slow work belongs in threads or processes of the participant's own.
 
 Of a `Request` a participant may read `id`, `input` (its EngineInput; the arguments of the client
-are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`, and must
-change nothing.
+are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`.  It must change
+nothing that it is shown, be it a request, a plan or a result.
 
 Order of calls for one request: `admit` until it is Ready and has its pages, `external_prefix`
 with it (the pages may then fill while others run), then in each step `limit`, `attach`, `late`,
@@ -95,17 +95,18 @@ class SchedulerParticipant(Contract):
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
-        """What exists elsewhere beyond `local_hit` tokens.  At most all but the last known
-        token is used.  The pages are in the plan whose `admitted` holds the request."""
+        """What exists elsewhere beyond `local_hit` tokens, 0 or more.  At most all but the last
+        known token is used.  Asked again, like `admit`, when pages were lacking.  The pages are in
+        the plan whose `admitted` holds the request."""
         return NO_EXTERNAL
 
     def limit(self, request: Request, start: int, tokens: int) -> int:
-        """Most tokens of `request` in this step, of those from position `start` on, at most
-        `tokens`; 0 skips it this step.
+        """Most tokens of `request` in this step, of those from position `start` on: an integer
+        from 0, which skips it this step, to `tokens`.
 
         The step may still be changed: a budget shared by requests may be noted here, but it
-        is settled in `attach`, which sees what was planned.
-        An integer.  Nothing ends a request that is skipped for ever but its client.
+        is settled in `attach`, which sees what was planned.  To be asked again uses nothing up.
+        Nothing ends a request that is skipped for ever but its client.
         """
         return tokens
 
@@ -119,7 +120,8 @@ class SchedulerParticipant(Contract):
         attends; none if only its worker half has something to say."""
 
     def release(self, request: Request) -> Hold | None:
-        """The request leaves (finished, aborted, preempted)."""
+        """The request leaves (finished, aborted, preempted), or gave up waiting: once for all
+        that was asked since its first `admit`.  It may come again."""
         return None
 
     def late(self, plan: StepPlan, requests: Mapping[int, Request]) -> LateInputs | None:

@@ -141,9 +141,10 @@ class Harness:
             answer.reason, answer.stop, answer.error = end.reason, end.stop, end.error
 
     def run(self, most: int = 5000) -> dict[str, Answer]:
-        """Step until nothing is left; then everything must be as at the start."""
+        """Step until nothing is left, and no pages are held; then everything must be as at the
+        start."""
         for _ in range(most):
-            if not self.core.has_work():
+            if not self.core.has_work() and not self.core.stats.pages_used:
                 break
             self.step()
         left = [name for name, answer in self.answers.items() if answer.reason is None]

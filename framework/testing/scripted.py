@@ -55,6 +55,8 @@ class ScriptedRunner(ModelRunner):
     num_pages: pages that fit, of `page_tokens` tokens.  fail_rows: (step, row) -> sentence.
     lose_pages: step -> pages to report as lost.  managers: cache manager types beside the
     built-in ones.  attachments: what worker halves of participants say after a step.
+    worker: stands for such halves; called when the requests of a plan are in their slots, before
+    anything is computed.
 
     Steps are computed when they are finished, as on a device that runs behind the host.
     """
@@ -76,6 +78,7 @@ class ScriptedRunner(ModelRunner):
         lose_pages: Mapping[int, Sequence[int]] | None = None,
         managers: Sequence[CacheManagerType] = (),
         attachments: Callable[[StepPlan], Mapping[str, bytes]] | None = None,
+        worker: Callable[[StepPlan], None] | None = None,
     ) -> None:
         super().__init__()
         spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
@@ -85,7 +88,7 @@ class ScriptedRunner(ModelRunner):
         self.max_model_len, self.depth, self.delay = max_model_len, depth, delay
         self.drafter, self.features = drafter, features
         self.fail_rows, self.lose_pages = fail_rows or {}, lose_pages or {}
-        self.managers, self.attachments = managers, attachments
+        self.managers, self.attachments, self.worker = managers, attachments, worker
         self.plans: list[StepPlan] = []
         self.lates: list[LateInputs] = []
         self.closed = False
@@ -132,6 +135,8 @@ class ScriptedRunner(ModelRunner):
             time.sleep(max(0.0, float(ticket.payload) - time.monotonic()))  # type: ignore[arg-type]
         self.lates.append(late)
         self._enter(plan)
+        if self.worker is not None:
+            self.worker(plan)
         return self._compute(plan)
 
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from framework.testing.conformance.suite import Suite
 
 _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
+    "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
 }
 """kind -> "module:Class".  The other kinds are provisional: load, select and close."""

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Options(BaseModel, extra="forbid"):
-    """most: requests of one tenant that run at one time."""
+    """Options of `TenantLimit`."""
 
-    most: int = Field(default=1, ge=1)
+    most: int = Field(default=1, ge=1, description="requests of one tenant that run at one time")
 
 
 class TenantLimit(SchedulerParticipant):

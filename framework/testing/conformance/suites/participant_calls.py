@@ -1,0 +1,204 @@
+"""Clauses about single calls of a scheduler participant, and what its suite may be told."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from framework.contracts.messages import EngineInput
+from framework.contracts.participant import Ready, Refuse, SchedulerParticipant
+from framework.contracts.sampling import SamplingParams
+from framework.core.request import Request
+from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.outcomes import Violation
+from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.participant_parts import (
+    check_admission,
+    check_external,
+    check_limit,
+    check_release,
+)
+
+
+class ParticipantCalls(Suite):
+    """attends_all: the class attends requests that do not name it, too.
+
+    call_budget: seconds that a call may take, in the median of those to one method.
+    patience: seconds that a request may have to wait for something that is not a step.
+    """
+
+    kind = "scheduler_participant"
+    capabilities = ("attends_all",)
+    call_budget: ClassVar[float] = 0.005
+    patience: ClassVar[float] = 5.0
+
+    def declared(self) -> frozenset[str]:
+        return frozenset(self.capabilities) if self.new().attends_all else frozenset()
+
+    def arguments(self, case: Case) -> object:
+        """What a client passes to it in `extra_args`: plain data that lets a request run.
+        Override it for a participant that refuses the default, an empty mapping."""
+        return {}
+
+    # Single calls
+
+    def request(self, case: Case, number: int = 0, *, named: bool = True, **more: Any) -> Request:
+        """A request as a participant sees it before it has a slot."""
+        tokens = case.rng.integers(0, 50, int(case.rng.integers(2, 40))).astype(np.int32)
+        entry = EngineInput(
+            request_id=f"r{number}",
+            tokens=tokens,
+            sampling=SamplingParams(max_tokens=8),
+            seed=number,
+            max_total=len(tokens) + 8,
+            **{
+                "tenant": f"t{int(case.rng.integers(0, 3))}",
+                "extras": self.extras(case) if named else {},
+                **more,
+            },
+        )
+        return Request(entry, number + 1, float(number), 0)
+
+    def extras(self, case: Case) -> dict[str, bytes]:
+        """The same as it lies in a request."""
+        return {self.target.record.name: msgspec.msgpack.encode(self.arguments(case))}
+
+    def ready(self, participant: SchedulerParticipant, request: Request) -> None:
+        """Ask until the request may run.  Raises Violation if it may not, or not in time."""
+        ends = time.monotonic() + self.patience
+        while True:
+            answer = participant.admit(request)
+            check_admission(answer)
+            if isinstance(answer, Ready):
+                return
+            if isinstance(answer, Refuse):
+                raise Violation(
+                    f"the request is refused: {answer.reason}\n"
+                    "  expected: one that may run; override `arguments` in a suite of your own"
+                )
+            while not answer.wake():
+                if time.monotonic() > ends:
+                    raise Violation(
+                        f"a request that is alone waits for ever: {answer.reason}\n"
+                        f"  expected: wake() is True within {self.patience:g} s"
+                    )
+                time.sleep(0.001)
+
+    @clause("PART-001", "admit answers Ready, Wait or Refuse", of=("admit",))
+    def admissions_are_of_three_kinds(self) -> None:
+        for case in self.cases(5):
+            participant = self.new()
+            for number in range(4):
+                check_admission(participant.admit(self.request(case, number)))
+
+    @clause("PART-002", "asked again for a request that may run, it lets it run", of=("admit",))
+    def admit_can_be_asked_again(self) -> None:
+        for case in self.cases(5):
+            participant, request = self.new(), self.request(case)
+            self.ready(participant, request)
+            for _ in range(3):
+                again = participant.admit(request)
+                expect(
+                    isinstance(again, Ready),
+                    "admit answers differently when pages were lacking and it is asked again",
+                    expected="Ready, as before",
+                    found=again,
+                )
+
+    @clause("PART-003", "limit answers a number of tokens from 0 to those asked", of=("limit",))
+    def limits_are_in_range(self) -> None:
+        for case in self.cases(10):
+            participant, request = self.new(), self.request(case)
+            self.ready(participant, request)
+            start = int(case.rng.integers(0, len(request.tokens)))
+            tokens = int(case.rng.integers(1, len(request.tokens) - start + 1))
+            case.note(start=start, tokens=tokens)
+            check_limit(participant.limit(request, start, tokens), tokens)
+
+    @clause("PART-004", "asking for a limit uses nothing up", of=("limit",))
+    def limit_can_be_asked_again(self) -> None:
+        for case in self.cases(5):
+            participant, request = self.new(), self.request(case)
+            self.ready(participant, request)
+            tokens = len(request.tokens)
+            first = check_limit(participant.limit(request, 0, tokens), tokens)
+            for _ in range(5):
+                again = check_limit(participant.limit(request, 0, tokens), tokens)
+                expect(
+                    again >= first,
+                    "the limit shrinks by being asked for, although nothing was planned",
+                    expected=f">= {first}",
+                    found=again,
+                )
+
+    @clause(
+        "PART-005",
+        "external_prefix offers 0 tokens or more, or refuses, also when asked again",
+        of=("external_prefix",),
+    )
+    def offers_are_counts(self) -> None:
+        for case in self.cases(5):
+            participant, request = self.new(), self.request(case)
+            self.ready(participant, request)
+            for _ in range(3):
+                hit = int(case.rng.integers(0, len(request.tokens)))
+                case.note(local_hit=hit)
+                check_external(participant.external_prefix(request, hit))
+
+    @clause(
+        "PART-006",
+        "release answers None or Hold, also for a request that waited and never ran",
+        of=("release",),
+    )
+    def requests_that_never_ran_are_released(self) -> None:
+        for case in self.cases(5):
+            participant = self.new()
+            requests = [self.request(case, number) for number in range(6)]
+            for request in requests:
+                check_admission(participant.admit(request))
+            for request in requests:
+                check_release(participant.release(request))
+
+    @clause(
+        "PART-007",
+        "once released, a request may come again, and so may others",
+        of=("admit", "release"),
+    )
+    def what_is_released_is_free(self) -> None:
+        for case in self.cases(5):
+            participant = self.new()
+            for turn in range(8):
+                request = self.request(case, turn // 2)
+                case.note(turn=turn)
+                self.ready(participant, request)
+                check_release(participant.release(request))
+
+    @clause("PART-008", "two instances share nothing", of=("admit",))
+    def instances_share_nothing(self) -> None:
+        for case in self.cases(3):
+            busy, free, fresh = self.new(), self.new(), self.new()
+            requests = [self.request(case, number) for number in range(12)]
+            expected = [type(fresh.admit(request)).__name__ for request in requests]
+            for number in range(40):
+                busy.admit(self.request(case, 100 + number))
+            found = [
+                type(free.admit(_renamed(request, f"other {number}"))).__name__
+                for number, request in enumerate(requests)
+            ]
+            expect(
+                found == expected,
+                "what one instance was asked changes the answers of another",
+                expected=expected,
+                found=found,
+            )
+
+
+def _renamed(request: Request, name: str) -> Request:
+    """The same under another id."""
+    entry = dataclasses.replace(request.input, request_id=name)
+    return Request(entry, request.arrival, request.arrived_at, request.tenant)

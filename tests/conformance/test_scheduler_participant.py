@@ -1,0 +1,374 @@
+"""One broken participant for each clause of its suite; sound ones of several families pass it."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from framework.contracts.participant import (
+    READY,
+    External,
+    Hold,
+    Refuse,
+    SchedulerParticipant,
+    Wait,
+)
+from framework.contracts.step import LateInputs
+from framework.testing.conformance import check
+from framework.testing.conformance.suites.scheduler_participant import SchedulerParticipantSuite
+from tests.conformance.mutants import (
+    IN_PROCESS,
+    assert_caught,
+    breaks,
+    mutants_of,
+    uncovered,
+    unpaired,
+)
+
+RUNS = ("PART-010", "PART-020", "PART-021", "PART-022", "PART-023", "PART-024", "PART-025")
+ALL_RUNS = (*RUNS, "PART-026")
+
+
+class QuickSuite(SchedulerParticipantSuite):
+    patience = 0.5
+    call_budget = 0.002
+
+
+class Plain(SchedulerParticipant):
+    """Does nothing, for those that name it."""
+
+
+@breaks(
+    "PART-001", "PART-002", "PART-003", "PART-004", "PART-005", "PART-006", "PART-007", *ALL_RUNS
+)
+class SaysYes(Plain):
+    """Not one of the three answers."""
+
+    def admit(self, request):
+        return True
+
+
+@breaks("PART-002", *ALL_RUNS)
+class AsksOnce(Plain):
+    """Takes a request for another the second time."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.seen = set()
+
+    def admit(self, request):
+        if request.id in self.seen:
+            return Wait("again", lambda: False)
+        self.seen.add(request.id)
+        return READY
+
+    def release(self, request):
+        self.seen.discard(request.id)
+
+
+@breaks("PART-003", "PART-004", *ALL_RUNS)
+class Halves(Plain):
+    """Half a token."""
+
+    def limit(self, request, start, tokens):
+        return tokens / 2
+
+
+@breaks("PART-004")
+class UsesUp(Plain):
+    """Spends its budget when asked, and not when the step is planned."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.left = 40
+
+    def limit(self, request, start, tokens):
+        self.left -= tokens
+        return max(min(tokens, self.left), 1)
+
+
+@breaks("PART-005", *ALL_RUNS)
+class OffersLess(Plain):
+    """What lies beyond the hit, also if that is behind it."""
+
+    def external_prefix(self, request, local_hit):
+        return External(min(4 - local_hit, 0))
+
+
+@breaks("PART-006", *ALL_RUNS)
+class NeedsARun(Plain):
+    """Cleans up what `limit` prepared."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.started = {}
+
+    def limit(self, request, start, tokens):
+        self.started[request.id] = tokens
+        return tokens
+
+    def release(self, request):
+        if request.input.seed < 100 and request.id in ("r4", "r7", "r11"):
+            self.started.pop(request.id)
+        else:
+            self.started.pop(request.id, None)
+
+
+@breaks("PART-007", "PART-023", "PART-022", "PART-024", "PART-026")
+class KeepsNames(Plain):
+    """A request that left cannot come back."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.gone = set()
+
+    def admit(self, request):
+        return Refuse("gone") if request.id in self.gone else READY
+
+    def release(self, request):
+        self.gone.add(request.id)
+
+
+class Limit(SchedulerParticipant):
+    """At most so many at a time."""
+
+    most = 3
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.inside = set()
+
+    def admit(self, request):
+        if request.id in self.inside or len(self.inside) < self.most:
+            self.inside.add(request.id)
+            return READY
+        return Wait("full", lambda: len(self.inside) < self.most)
+
+    def release(self, request):
+        self.inside.discard(request.id)
+
+
+@breaks("PART-008", *RUNS)
+class Shares(Limit):
+    """One count for all instances."""
+
+    everybody: ClassVar[set[str]] = set()
+    most = 30
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.inside = self.everybody
+
+
+@breaks("PART-009", *ALL_RUNS)
+class NeedsArguments(Plain):
+    """Attends all, and reads what only some bring."""
+
+    attends_all: ClassVar[bool] = True
+
+    def admit(self, request):
+        assert request.input.extras["NeedsArguments"]
+        return READY
+
+
+@breaks("PART-010", *ALL_RUNS)
+class TouchesOthers(Plain):
+    """Works on all rows of a step."""
+
+    def absorb(self, result, requests):
+        result.token_ids[:] = 7
+
+
+@breaks("PART-020", *ALL_RUNS)
+class AttachesText(Plain):
+    """Bytes are expected."""
+
+    def attach(self, plan, requests):
+        return "text"
+
+
+@breaks("PART-021", *ALL_RUNS)
+class TakesTurns(Plain):
+    """Expects each step's result before the next step."""
+
+    attached = 0
+
+    def attach(self, plan, requests):
+        if self.attached and plan.num_rows:
+            raise RuntimeError("the result of the step before is missing")
+        self.attached += any(slot in requests for slot in plan.slots.tolist())
+
+    def absorb(self, result, requests):
+        self.attached = 0
+
+
+@breaks("PART-022", *ALL_RUNS)
+class ForNewcomers(Plain):
+    """Does not know what to do with a request that comes back."""
+
+    def admit(self, request):
+        if request.preempted:
+            raise RuntimeError("it has been here")
+        return READY
+
+
+@breaks("PART-023")
+class Leaks(Limit):
+    """Counts arrivals and forgets to count who leaves, save for a few."""
+
+    most = 12
+
+    def release(self, request):
+        if request.id in ("r0", "r1", "r2", "r3"):
+            self.inside.discard(request.id)
+
+
+@breaks("PART-024")
+class Marks(Plain):
+    """Notes something in the request."""
+
+    def absorb(self, result, requests):
+        for request in requests.values():
+            request.waits_since = 0.0
+
+
+@breaks("PART-025")
+class Slow(Plain):
+    """Works in the engine's thread."""
+
+    def attach(self, plan, requests):
+        time.sleep(0.003)
+
+
+@breaks("PART-026", *RUNS)
+class HoldsForEver(Plain):
+    """Waits for something that does not come."""
+
+    def release(self, request):
+        return Hold(lambda: False)
+
+
+MUTANTS = mutants_of(list(globals().values()))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutants_are_caught(mutant):
+    assert_caught(mutant, QuickSuite)
+
+
+def test_every_clause_has_a_mutant_and_every_capability_both_sides():
+    assert uncovered(SchedulerParticipantSuite, MUTANTS) == set()
+    assert unpaired(SchedulerParticipantSuite) == set()
+
+
+# Sound ones
+
+
+class Connector(SchedulerParticipant):
+    """Tokens from elsewhere: at once, or later, all of them or fewer; a load that is cut off
+    holds its pages for a while."""
+
+    attends_all: ClassVar[bool] = True
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.loads = {}
+
+    def external_prefix(self, request, local_hit):
+        self.loads.pop(request.id, None)
+        there = 10 - local_hit
+        if there <= 0:
+            return External(0)
+        if request.arrival % 3 == 0:
+            return External(there)
+        load = self.loads[request.id] = [3]
+
+        def arrived():
+            load[0] -= 1
+            if load[0] > 0:
+                return None
+            del self.loads[request.id]
+            return there // (1 + request.arrival % 2)
+
+        return External(there, arrived)
+
+    def release(self, request):
+        load = self.loads.pop(request.id, None)
+        return None if load is None else Hold(lambda: self.over(load))
+
+    @staticmethod
+    def over(load):
+        load[0] -= 1
+        return load[0] <= 0
+
+
+class Grammar(SchedulerParticipant):
+    """Compiles for some looks, then masks each row; refuses one in eight."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.compiled = {}
+
+    def admit(self, request):
+        if request.arrival % 8 == 7:
+            return Refuse("the grammar does not compile")
+        left = self.compiled.setdefault(request.arrival % 3, [4])
+        if left[0] <= 0:
+            return READY
+
+        def look():
+            left[0] -= 1
+            return left[0] <= 0
+
+        return Wait("compiling", look)
+
+    def late(self, plan, requests):
+        rows = np.array(list(requests), np.int32)
+        mask = np.full((len(rows), -(-1000 // 32)), 2**32 - 1, np.uint32)
+        return LateInputs(bitmask=mask, bitmask_rows=rows)
+
+
+class Budget(SchedulerParticipant):
+    """At most 5 tokens a step for all that it attends, settled when the step is planned."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.noted = {}
+
+    def limit(self, request, start, tokens):
+        others = sum(count for name, count in self.noted.items() if name != request.id)
+        self.noted[request.id] = max(min(tokens, 5 - others), 0)
+        return self.noted[request.id]
+
+    def attach(self, plan, requests):
+        self.noted.clear()
+        return b"settled"
+
+    def release(self, request):
+        self.noted.pop(request.id, None)
+
+
+@pytest.mark.parametrize("participant", [Plain, Limit, Connector, Grammar, Budget])
+def test_sound_participants_conform(participant):
+    report = check(participant, suite=SchedulerParticipantSuite, layers=IN_PROCESS)
+    assert not report.failures, report.text()
+
+
+def test_the_runs_are_under_the_pressure_that_their_clauses_speak_of(monkeypatch):
+    stats, reasons = [], set()
+    empty = Harness.check_empty
+
+    def look(one):
+        empty(one)
+        stats.append(one.core.stats.preemptions)
+        reasons.update(answer.reason for answer in one.answers.values())
+
+    monkeypatch.setattr(Harness, "check_empty", look)
+    suite = SchedulerParticipantSuite
+    report = check(Plain, suite=suite, only=("PART-022",), layers=IN_PROCESS)
+    assert report.conformant
+    assert reasons == {"length", "abort"}
+    assert sum(count > 0 for count in stats) >= 2
