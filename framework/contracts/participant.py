@@ -6,8 +6,8 @@ hold its name, or all with `attends_all`.  All calls come from the engine core's
 must return at once; slow work belongs in threads or processes of the participant's own.
 
 Of a `Request` a participant may read `id`, `input` (its EngineInput; the arguments of the client
-are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`.  It must change
-nothing that it is shown, be it a request, a plan or a result.
+are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`.  It must
+change nothing that it is shown, be it a request, a plan or a result.
 
 Order of calls for one request: `admit` until it is Ready and has its pages, `external_prefix`
 with it (the pages may then fill while others run), then in each step `limit`, `attach`, `late`,

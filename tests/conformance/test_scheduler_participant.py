@@ -19,6 +19,7 @@ from framework.contracts.participant import (
 from framework.contracts.step import LateInputs
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.scheduler_participant import SchedulerParticipantSuite
+from framework.testing.harness import Harness
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
