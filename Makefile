@@ -9,7 +9,7 @@ PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms
 	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml)
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
-.PHONY: demo test test-core test-long lint goldens bench-core clean
+.PHONY: demo test test-core test-long lint docs goldens bench-core clean
 
 $(VENV)/ready: constraints.txt dev-requirements.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
@@ -48,6 +48,10 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The pages of docs/kinds, from contracts, suites, plugins and templates.
+docs: $(VENV)/ready
+	$(BIN)/python -m tools.kind_pages
 
 # PEERS: a folder with vllm/bin/python and model/.  PEER_SCRIPT: prints JSON lines of its
 # requests, step_us, us_per_request_step, add_us.  Without them only ours is measured.

@@ -1,0 +1,1 @@
+"""What keeps pages and snapshots of this repository equal to its code."""
