@@ -119,6 +119,7 @@ class PluginConfig(Section):
     logits_processors: tuple[str, ...] = ()
     scheduler_participants: tuple[str, ...] = ()
     no_plugins: bool = False
+    plugin_error_limit: int | None = Field(default=5, ge=1)
     frozen: bool = False
     lock_file: str = Field(default="framework-plugins.lock", min_length=1)
 

@@ -3,8 +3,11 @@
 A hooks plugin is a class that derives from `HookSpecs`; methods that carry the name of a
 specification and are marked with `hookimpl` are called, in the front end's thread, and must
 return at once.  They may take fewer arguments than specified.  A hook must not change what it
-is given.  One that raises is logged under its plugin's name and disturbs neither requests nor
-other hooks.  Wrappers (`hookimpl(wrapper=True)`) are refused.
+is given.  Wrappers (`hookimpl(wrapper=True)`) are refused.
+
+One that raises is logged under its plugin's name and disturbs neither requests nor other hooks.
+After `plugin_error_limit` errors in a row in one hook its plugin is off, with all its hooks.  A
+hook that no plugin has costs a step nothing.
 """
 
 from __future__ import annotations
@@ -35,6 +38,10 @@ class HookSpecs(Contract):
     @hookspec
     def request_added(self, request: EngineInput) -> None:
         """A request was accepted into the queue."""
+
+    @hookspec
+    def request_first_token(self, request_id: str) -> None:
+        """The first token of a request has come; not called for one that ends without."""
 
     @hookspec
     def request_finished(self, request_id: str, reason: str, num_output_tokens: int) -> None:

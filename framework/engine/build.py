@@ -86,7 +86,7 @@ def build_engine(resolved: Resolved) -> Engine:
             resolved, proposed = propose(resolved, registry)
             config = resolved.config
             _refuse_unsupported(config)
-            hooks = build_hooks(registry)
+            hooks = build_hooks(registry, config.plugin.plugin_error_limit)
             processors = _processors(registry, config)
             participants = _participants(registry, config)
             policy = registry.create(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,12 +13,11 @@ from framework.engine.output_processor import Ended, OutputProcessor
 from framework.errors import EngineDeadError
 
 if TYPE_CHECKING:
-    import pluggy
-
     from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
+    from framework.plugins.hooks import Hooks
 
 log = logging.getLogger("framework")
 
@@ -44,13 +43,17 @@ class InProcessClient:
     """Not for several threads at a time.  Several callers may be served in turn: each
     finds its outputs by request id, whoever made the step that brought them."""
 
-    def __init__(
-        self, core: Core, tokenizer: Tokenizer, hooks: pluggy.PluginManager | None = None
-    ) -> None:
+    def __init__(self, core: Core, tokenizer: Tokenizer, hooks: Hooks | None = None) -> None:
         self.core = core
         self._processor = OutputProcessor(tokenizer)
         self._outputs: dict[str, deque[RequestOutput]] = {}
-        self._hooks = hooks
+        # What no plugin listens to is None, and then costs nothing.
+        hear = hooks.caller if hooks is not None else _nobody
+        self._on_start = hear("engine_started")
+        self._on_add = hear("request_added")
+        self._on_first = hear("request_first_token")
+        self._on_finish = hear("request_finished")
+        self._on_close = hear("engine_closed")
         self._dead: EngineDeadError | None = None
         self._closed = False
 
@@ -66,7 +69,8 @@ class InProcessClient:
 
     def started(self, notes: tuple[str, ...]) -> None:
         """Tell the hooks that the engine is ready."""
-        self._call("engine_started", notes=notes)
+        if self._on_start is not None:
+            self._on_start(notes=notes)
 
     def add(self, requests: Sequence[PreparedRequest]) -> None:
         """All of them or, if one can never fit (InputError), none."""
@@ -84,8 +88,9 @@ class InProcessClient:
             for request in requests:
                 self._processor.add(request)
                 self._outputs[request.request_id] = deque()
-            for engine_input in added:
-                self._call("request_added", request=engine_input)
+            if self._on_add is not None:
+                for engine_input in added:
+                    self._on_add(request=engine_input)
 
     def _take_back(self, added: Sequence[EngineInput]) -> None:
         ids = [engine_input.request_id for engine_input in added]
@@ -105,6 +110,9 @@ class InProcessClient:
                 waiting = self._outputs.get(output.request_id)
                 if waiting is not None:
                     waiting.append(output)
+            if self._on_first is not None:
+                for request_id in processed.first:
+                    self._on_first(request_id=request_id)
             self._tell_ended(processed.ended)
 
     def take(self, request_id: str) -> RequestOutput | None:
@@ -166,7 +174,8 @@ class InProcessClient:
         try:
             self.core.close()
         finally:
-            self._call("engine_closed")
+            if self._on_close is not None:
+                self._on_close()
 
     def check(self) -> None:
         """Raises EngineDeadError when nothing can run any more."""
@@ -201,19 +210,15 @@ class InProcessClient:
             raise RuntimeError(what)
 
     def _tell_ended(self, ended: Iterable[Ended]) -> None:
-        for end in ended:
-            self._call(
-                "request_finished",
-                request_id=end.request_id,
-                reason=end.reason,
-                num_output_tokens=end.num_output_tokens,
-            )
+        if self._on_finish is not None:
+            for end in ended:
+                self._on_finish(
+                    request_id=end.request_id,
+                    reason=end.reason,
+                    num_output_tokens=end.num_output_tokens,
+                )
 
-    def _call(self, hook: str, **arguments: object) -> None:
-        """Tell the hooks; one that fails is reported and disturbs nobody."""
-        if self._hooks is None:
-            return
-        try:
-            getattr(self._hooks.hook, hook)(**arguments)
-        except Exception:
-            log.exception("a hooks plugin failed in %s", hook)
+
+def _nobody(event: str) -> Callable[..., object] | None:
+    """Who listens where there are no hooks."""
+    return None

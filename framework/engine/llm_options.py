@@ -53,6 +53,7 @@ class LLMOptions(TypedDict, total=False):
     logits_processors: Sequence[str]
     scheduler_participants: Sequence[str]
     no_plugins: bool
+    plugin_error_limit: int | None
     frozen: bool
     lock_file: str
 

@@ -30,9 +30,11 @@ class Ended:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed:
     """outputs: at most one per request.  abort: internal ids that a stop string ended and
-    that the engine core must be told to end.  ended: all that ended in this step."""
+    that the engine core must be told to end.  first: those whose first token has come.
+    ended: all that ended in this step."""
 
     outputs: list[RequestOutput]
+    first: list[str]
     abort: list[str]
     ended: list[Ended]
 
@@ -88,6 +90,7 @@ class OutputProcessor:
         """Take in one step."""
         ends = {end.row: end for end in step.finished}
         touched: dict[str, RequestState] = {}
+        first: list[str] = []
         abort: list[str] = []
         ended: list[Ended] = []
         for part in step.prompt_logprobs:
@@ -106,6 +109,8 @@ class OutputProcessor:
             # hits its own pages.  Neither is what the user asks for.
             if completion.index == 0 and state.num_cached is None and len(step.cached):
                 state.num_cached = int(step.cached[row])
+            if high > low and not completion.token_ids:
+                first.append(internal)
             asked = completion.logprobs is not None
             stopped = completion.take(
                 ids[low:high],
@@ -123,7 +128,8 @@ class OutputProcessor:
             self.num_generated += high - low
             touched[state.request.request_id] = state
         self._ending.update(abort)
-        return Processed(outputs=self._outputs(touched), abort=abort, ended=ended)
+        outputs = self._outputs(touched)
+        return Processed(outputs=outputs, first=first, abort=abort, ended=ended)
 
     def _outputs(self, touched: dict[str, RequestState]) -> list[RequestOutput]:
         outputs = []

@@ -1,13 +1,12 @@
-"""Kind `hooks`: a pluggy manager with the admitted plugins."""
+"""Kind `hooks`: the hooks of the admitted plugins, in a pluggy manager."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from framework.errors import PluginError
-from framework.plugins.loading import log
+from framework.plugins.breaker import Breaker
 from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,12 +17,26 @@ if TYPE_CHECKING:
     from framework.plugins.registry import PluginRegistry
 
 
-def build_hooks(registry: PluginRegistry) -> pluggy.PluginManager:
-    """A manager whose hooks call the activated plugins in their order.
+class Hooks:
+    """The hooks of all activated plugins."""
+
+    def __init__(self, manager: pluggy.PluginManager) -> None:
+        self.manager = manager
+
+    def caller(self, name: str) -> Callable[..., object] | None:
+        """What calls the hook `name` of every plugin that has it, with keywords as specified;
+        None when none has: then an event costs nothing."""
+        caller: pluggy.HookCaller = getattr(self.manager.hook, name)
+        return caller if caller.get_hookimpls() else None
+
+
+def build_hooks(registry: PluginRegistry, error_limit: int | None = None) -> Hooks:
+    """The hooks of the activated plugins, in their order.
 
     A hook that fails is logged under its plugin's name, and the others are called all the
-    same.  Raises PluginError for a plugin that fails (see `PluginRegistry.create_activated`),
-    that implements an unknown hook, that forgot the `hookimpl` mark, or that wraps others.
+    same; after `error_limit` errors in a row the plugin is off.  Raises PluginError for a plugin
+    that fails (see `PluginRegistry.create_activated`), that implements an unknown hook, that
+    forgot the `hookimpl` mark, or that wraps others.
     """
     import pluggy
 
@@ -36,7 +49,9 @@ def build_hooks(registry: PluginRegistry) -> pluggy.PluginManager:
     for record, instance in reversed(registry.create_activated("hooks")):
         _check(record, instance, specs, manager)
         try:
-            manager.register(_Guarded(record, instance, specs, manager), name=record.key)
+            manager.register(
+                _Guarded(Breaker(record, error_limit), instance, specs, manager), name=record.key
+            )
         except pluggy.PluginValidationError as error:
             raise PluginError(
                 f"hooks of plugin {record.key} do not fit: {error}",
@@ -44,7 +59,7 @@ def build_hooks(registry: PluginRegistry) -> pluggy.PluginManager:
                 distribution=record.distribution,
                 mend="give each hook the arguments of its specification, or fewer",
             ) from error
-    return manager
+    return Hooks(manager)
 
 
 def _check(
@@ -85,23 +100,11 @@ class _Guarded:
     nobody else shall miss an event for it."""
 
     def __init__(
-        self, record: Record, instance: Contract, specs: set[str], manager: pluggy.PluginManager
+        self, breaker: Breaker, instance: Contract, specs: set[str], manager: pluggy.PluginManager
     ) -> None:
         for name in specs:
             if manager.parse_hookimpl_opts(instance, name) is not None:
-                setattr(self, name, _guarded(getattr(instance, name), name, record.key))
-
-
-def _guarded(hook: Callable[..., object], name: str, key: str) -> Callable[..., object]:
-    @functools.wraps(hook)
-    def call(*arguments: object) -> object:
-        try:
-            return hook(*arguments)
-        except (Exception, SystemExit):
-            log.exception("plugin %s failed in hook %r", key, name)
-            return None
-
-    return call
+                setattr(self, name, breaker.guarded(getattr(instance, name), f"hook {name!r}"))
 
 
 def _overrides(instance: Contract, name: str, manager: pluggy.PluginManager) -> bool:

@@ -17,7 +17,10 @@ Origin = Literal["entry point", "ad hoc", "registered"]
 
 
 class State(StrEnum):
-    """discovered -> denied | incompatible | loading -> failed | loaded -> used."""
+    """discovered -> denied | incompatible | loading -> failed | loaded -> used -> off.
+
+    off: it failed again and again while it ran, and is called no more.
+    """
 
     DISCOVERED = "discovered"
     DENIED = "denied"
@@ -26,6 +29,7 @@ class State(StrEnum):
     FAILED = "failed"
     LOADED = "loaded"
     USED = "used"
+    OFF = "off"
 
 
 # denied -> loading: the operator named the plugin after all.  loading -> discovered: the
@@ -39,8 +43,18 @@ _NEXT: dict[State, frozenset[State]] = {
     State.LOADING: frozenset({State.LOADED, State.FAILED, State.INCOMPATIBLE, State.DISCOVERED}),
     State.FAILED: frozenset(),
     State.LOADED: frozenset({State.USED, State.FAILED}),
-    State.USED: frozenset({State.FAILED, State.USED}),
+    State.USED: frozenset({State.FAILED, State.USED, State.OFF}),
+    State.OFF: frozenset(),
 }
+
+
+@dataclass(slots=True)
+class Usage:
+    """Guarded calls to a plugin, those of them that failed, and seconds in them; they only rise."""
+
+    calls: int = 0
+    errors: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -51,7 +65,7 @@ class Record:
     value: "module:attr".  named_by: the operator's pattern that names it.  facts: None
     while unknown.  until_named: it is denied only because nobody named it.
     adapted: the older contract version that an adapter carries it by, or None.
-    load_seconds: None before the import.  cls: the class once loaded.
+    load_seconds: None before the import.  cls: the class once loaded.  usage: by a Breaker.
     """
 
     kind: str
@@ -71,6 +85,7 @@ class Record:
     adapted: str | None = None
     load_seconds: float | None = None
     cls: type[Contract] | None = field(default=None, repr=False)
+    usage: Usage = field(default_factory=Usage, repr=False)
 
     @property
     def owner(self) -> str:
@@ -127,6 +142,9 @@ class Record:
             "scopes": sorted(facts.scopes) if facts else None,
             "rank": facts.rank if facts else None,
             "load_seconds": self.load_seconds,
+            "calls": self.usage.calls,
+            "errors": self.usage.errors,
+            "seconds": self.usage.seconds,
             "facts": facts.as_dict() if facts else None,
         }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sys
 import threading
 import time
 
@@ -345,6 +347,10 @@ class Listener(HookSpecs):
         raise RuntimeError("a hook that fails disturbs nobody")
 
     @hookimpl
+    def request_first_token(self, request_id):
+        self.events.append(("first", request_id))
+
+    @hookimpl
     def request_finished(self, request_id, reason, num_output_tokens):
         self.events.append((request_id, reason, num_output_tokens))
 
@@ -371,13 +377,34 @@ def test_hooks_hear_of_requests(monkeypatch, tmp_path):
     assert Listener.events == [
         ("started", "scripted"),
         ("added", "0"),
+        ("first", "0"),
         ("0", "stop", 3),
         ("added", "1"),
+        ("first", "1"),
         ("1", "stop", 2),
         ("added", "2"),
+        ("first", "2"),
         ("2", "abort", 1),
         ("closed",),
     ]
+
+
+def test_without_hooks_no_event_costs_a_call(monkeypatch):
+    """From the first request to the end of the engine, nothing of hooks or pluggy runs."""
+    called = []
+
+    def note(frame, event, argument):
+        if event == "call" and re.search(r"pluggy|hooks|breaker", frame.f_code.co_filename):
+            called.append(frame.f_code.co_qualname)
+
+    with echo() as llm:
+        sys.setprofile(note)
+        try:
+            llm.generate(["ab", "abc"], LONG)
+            llm.close()
+        finally:
+            sys.setprofile(None)
+    assert called == []
 
 
 def test_the_token_is_not_in_the_query_s_repr():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from framework.contracts.hooks import HookSpecs
 from framework.errors import PluginError
 from framework.plugins.hooks import build_hooks
 
@@ -26,11 +27,11 @@ def test_admitted_hooks_are_called_in_their_order(house):
     other = add(house, "a", CODE.replace("calls = []", f"from {shared} import calls"), before=["b"])
     add(house, "unnamed")
     hooks = build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+a,+b"}))
-    hooks.hook.engine_started(notes=("x",))
+    hooks.caller("engine_started")(notes=("x",))
     import importlib
 
     assert importlib.import_module(shared).calls == [(other, ("x",)), (shared, ("x",))]
-    hooks.hook.engine_closed()
+    assert hooks.caller("engine_closed") is None
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,12 @@ def test_hooks_that_would_never_be_called_are_errors(house, old, new, message):
 
 
 def test_without_plugins_hooks_do_nothing(house):
-    """The manager is complete without any plugin."""
-    assert build_hooks(house.registry()).hook.engine_started(notes=()) == []
+    """There is nothing to call, for any event."""
+    hooks = build_hooks(house.registry())
+    parse = hooks.manager.parse_hookspec_opts
+    events = [name for name in vars(HookSpecs) if parse(HookSpecs, name) is not None]
+    assert len(events) == 5
+    assert [hooks.caller(name) for name in events] == [None] * 5
 
 
 def test_a_hook_that_fails_is_logged_by_name_and_the_others_are_called(house, caplog):
@@ -59,7 +64,7 @@ def test_a_hook_that_fails_is_logged_by_name_and_the_others_are_called(house, ca
         add(house, name, CODE.replace("calls.append((__name__, notes))", f"raise {fault}"), rank=2)
     good = add(house, "good")
     hooks = build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+hooks:*"}))
-    hooks.hook.engine_started(notes=("x",))
+    hooks.caller("engine_started")(notes=("x",))
     import importlib
 
     assert importlib.import_module(good).calls == [(good, ("x",))]
