@@ -101,17 +101,24 @@ def ad_hoc_records(plugins: Mapping[str, str], kinds: Sequence[Kind] = KINDS) ->
     return records
 
 
-def _distributions(path: Sequence[str] | None) -> Iterator[Distribution]:
-    """Those with entry points for us, once each."""
-    seen: set[str] = set()
+def with_plugins(path: Sequence[str] | None) -> dict[str, Distribution]:
+    """By name, the first of all distributions on `path` that has an entry point for us."""
+    first: dict[str, Distribution] = {}
+    known: set[str] = set()
     for distribution in _installed(path):
         # Reading one small file is cheap; the metadata of hundreds of others is not.
         if GROUP_PREFIX not in (_read(distribution, "entry_points.txt") or ""):
             continue
         name = _name(distribution)
-        if name is None or normalize(name) in seen:
-            continue
-        seen.add(normalize(name))
+        if name is not None and normalize(name) not in known:
+            known.add(normalize(name))
+            first[name] = distribution
+    return first
+
+
+def _distributions(path: Sequence[str] | None) -> Iterator[Distribution]:
+    """Those with entry points for us, once each."""
+    for name, distribution in with_plugins(path).items():
         same = _installed(path, name=name)
         # Sorting is stable: the first on the path, but an egg-info folder is a leftover of
         # a build and loses against what was installed.

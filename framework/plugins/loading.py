@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
-import sys
-import threading
 import time
 import types
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from framework.contracts.base import Contract
 from framework.errors import PluginError
@@ -18,8 +13,8 @@ from framework.plugins.discovery import split_value
 from framework.plugins.kinds import Kind
 from framework.plugins.near import did_you_mean
 from framework.plugins.records import Record, State
-
-log = logging.getLogger("framework.plugins")
+from framework.plugins.watch import log as log
+from framework.plugins.watch import watched
 
 
 def contract_of(kind: Kind) -> type[Contract]:
@@ -45,7 +40,7 @@ def load_class(record: Record, kind: Kind, slow_after: float) -> type[Contract]:
     record.move(State.LOADING)
     started = time.perf_counter()
     try:
-        with _watched(record, slow_after):
+        with watched(record, slow_after):
             found = _import(record)
     except KeyboardInterrupt:
         record.move(State.DISCOVERED)
@@ -142,34 +137,6 @@ def _import(record: Record) -> object:
             )
         found = getattr(found, part)
     return found
-
-
-@contextmanager
-def _watched(record: Record, slow_after: float) -> Iterator[None]:
-    """Leave a breadcrumb before the import, and name the plugin when it takes long.
-
-    An import can end the process in a way that Python never sees (`os._exit`, a crash in
-    native code), so for a third party the breadcrumb goes to stderr, flushed.
-    """
-    line = f"importing plugin {record.key} {record.version or ''} ({record.value})"
-    log.info(line)
-    if not record.first_party:
-        _say(line)
-    timer = threading.Timer(
-        slow_after, _say, [f"still {line}, after {slow_after:g} s; it may hang"]
-    )
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _say(line: str) -> None:
-    # pythonw and some hosts have no stderr.
-    if sys.stderr is not None:
-        print(f"framework: {line}", file=sys.stderr, flush=True)
 
 
 def _failure(record: Record, error: BaseException) -> PluginError:

@@ -6,6 +6,7 @@ import typer
 
 from framework.cli.explain import explain
 from framework.cli.plugins.conform import conform
+from framework.cli.plugins.doctor import doctor
 from framework.cli.plugins.listing import list_plugins
 from framework.cli.plugins.lock import lock
 from framework.cli.plugins.new import new_plugin
@@ -17,6 +18,7 @@ def build_app() -> typer.Typer:
     app = typer.Typer(help="Show, check and begin plugins.", no_args_is_help=True)
     app.command("list")(list_plugins)
     app.command("show")(show_plugin)
+    app.command("doctor")(doctor)
     app.command("new")(new_plugin)
     app.command("conform")(conform)
     app.command("lock")(lock)

@@ -16,19 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HEAVY = (
-    "torch",
-    "transformers",
-    "triton",
-    "tensorflow",
-    "jax",
-    "cupy",
-    "numba",
-    "onnxruntime",
-    "vllm",
-    "sglang",
-)
-"""Libraries that cost seconds to import; a plugin imports them in its methods."""
+from framework.plugins.watch import HEAVY as HEAVY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,71 @@
+"""What an import tells: it fails, hangs, ends the process, is slow or heavy, or the class is
+not what the manifest says."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from framework.plugins.doctor.findings import Finding, about
+from framework.plugins.kinds import Kind
+from framework.plugins.loading import how_to_mend
+from framework.plugins.records import Record
+from framework.plugins.trial import Trial, try_imports
+
+_MANIFEST_ONLY = ("kind", "name", "contract", "knows", "scopes", "config", "facts")
+
+
+def imports(
+    records: Sequence[Record], kinds: Sequence[Kind], *, slow: float, budget: float
+) -> Iterator[Finding]:
+    """Import each in another process.  slow: seconds from which on an import is too slow.
+    budget: seconds after which it counts as hung."""
+    for record, trial in zip(records, try_imports(records, kinds, budget=budget), strict=True):
+        yield from _findings(record, trial, slow)
+
+
+def _findings(record: Record, trial: Trial, slow: float) -> Iterator[Finding]:
+    mend = how_to_mend(record)
+    later = f"{record.owner} should import and compute in its methods; {mend}"
+    if trial.hung:
+        text = f"{record.key} did not return from its import within {trial.seconds:g} s"
+        yield about(record, "hang", text, mend)
+    elif trial.ended is not None:
+        text = f"{record.key} ends the process when it is imported: {trial.ended}"
+        yield about(record, "exit", text, mend)
+    elif trial.error is not None:
+        yield about(record, "import", trial.error, trial.mend or mend)
+    elif trial.seconds > slow:
+        because = f" (it imports {trial.heavy})" if trial.heavy else ""
+        text = f"{record.key} takes {trial.seconds:.2f} s to import{because}"
+        yield about(record, "slow", text, later, warning=True)
+    if trial.heavy:
+        text = f"{record.key} imports {trial.heavy} when it is imported"
+        yield about(record, "heavy", text, later, warning=True)
+    for uncaught in trial.uncaught:
+        text = f"{record.key}: {uncaught}, where nobody can catch it"
+        yield about(record, "uncaught", text, mend, warning=True)
+    for key, said, found in disagreements(record, trial.attributes or {}):
+        text = f"{record.key}: its manifest says {key} = {said!r}, its class {found!r}"
+        fix = f"make framework-plugin.toml and {record.value} of {record.owner} agree"
+        yield about(record, "manifest", text, fix)
+
+
+def disagreements(
+    record: Record, attributes: dict[str, Any] | Any
+) -> Iterator[tuple[str, object, object]]:
+    """Facts of the manifest that the class has as well, with another value: (key, manifest's,
+    class's)."""
+    if record.facts is None:
+        return
+    facts = record.facts.as_dict()
+    said = {key: value for key, value in facts.items() if key not in _MANIFEST_ONLY}
+    for key, value in {**said, **facts["facts"]}.items():
+        if key in attributes and _plain(value) != _plain(attributes[key]):
+            yield key, value, attributes[key]
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Collection) and not isinstance(value, str | dict):
+        return sorted(map(repr, value))
+    return value

@@ -1,0 +1,156 @@
+"""Import plugins in a process of their own and tell what each import does.
+
+One child imports one plugin after the other and says which is next, so that a plugin that
+hangs or ends the process is known by name; a new child goes on behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from framework.plugins.kinds import Kind
+from framework.plugins.records import Record
+
+READY_SECONDS = 60.0
+"""For the child's interpreter and the contracts: neither is the fault of a plugin."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What the import of one plugin did.
+
+    seconds: how long it took; with `hung`, how long it was waited for.  ended: how it ended the
+    process ("exit code 3", "SIGSEGV"), or None.  error: the message of a failed import or of a
+    class that does not fit; mend: of that.  heavy: libraries that it loaded.  uncaught: errors
+    that nobody can catch.  attributes: plain values of the class, by name.
+    """
+
+    seconds: float = 0.0
+    hung: bool = False
+    ended: str | None = None
+    error: str | None = None
+    mend: str | None = None
+    heavy: str = ""
+    uncaught: tuple[str, ...] = ()
+    attributes: Mapping[str, Any] | None = None
+
+
+def try_imports(
+    records: Sequence[Record], kinds: Sequence[Kind], *, budget: float = 10.0
+) -> list[Trial]:
+    """One Trial per record.  budget: seconds after which an import counts as hung; the process
+    is then killed.  What plugins print is lost."""
+    # Plugins of one package together: it is taken down once, behind the last of them.
+    order = sorted(range(len(records)), key=lambda n: top_of(records[n].value))
+    trials: dict[int, Trial] = {}
+    while left := [n for n in order if n not in trials]:
+        found = _Child([records[n] for n in left], kinds, budget).run()
+        trials.update((left[place], trial) for place, trial in found.items())
+    return [trials[n] for n in range(len(records))]
+
+
+def top_of(value: str) -> str:
+    """The top-level package of "module:attr"."""
+    return value.partition(":")[0].partition(".")[0].strip()
+
+
+class _Child:
+    """One process; `run` gives the trials that it came to, at least one."""
+
+    def __init__(self, records: Sequence[Record], kinds: Sequence[Kind], budget: float) -> None:
+        self._records, self._kinds, self._budget = records, kinds, budget
+        self._trials: dict[int, Trial] = {}
+        self._current: int | None = None
+        self._started = time.monotonic()
+
+    def run(self) -> dict[int, Trial]:
+        read, write = os.pipe()
+        where = [entry or os.getcwd() for entry in sys.path]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "framework.plugins.trial_child", str(write)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(where)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=(write,),
+        )
+        os.close(write)
+        try:
+            with os.fdopen(read, "rb", buffering=0) as messages:
+                self._send(process)
+                hung = self._listen(messages.fileno())
+        finally:
+            process.kill()
+            code = process.wait()
+        self._end(hung, code)
+        return self._trials
+
+    def _send(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        rows = [
+            (r.kind, r.name, r.distribution, r.value, r.facts, r.adapted) for r in self._records
+        ]
+        try:
+            process.stdin.write(pickle.dumps((rows, tuple(self._kinds))))
+            process.stdin.close()
+        except BrokenPipeError:
+            pass  # it has ended already, which _end tells
+
+    def _listen(self, messages: int) -> bool:
+        """Take messages until the child is done; True if it hangs."""
+        data = b""
+        limit = READY_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(messages, selectors.EVENT_READ)
+            while True:
+                left = self._started + limit - time.monotonic()
+                if left <= 0 or not selector.select(left):
+                    return True
+                part = os.read(messages, 1 << 16)
+                if not part:
+                    return False
+                *lines, data = (data + part).split(b"\n")
+                for line in lines:
+                    self._take(msgspec.json.decode(line))
+                    self._started, limit = time.monotonic(), self._budget
+
+    def _take(self, message: dict[str, Any]) -> None:
+        place = message.pop("place")
+        if message.pop("starts", False):
+            self._current = place
+            return
+        self._current = None
+        old = self._trials.get(place)
+        if old is not None:  # what came to light when it was forgotten again
+            message = {**_fields(old), "uncaught": [*old.uncaught, *message["uncaught"]]}
+        message["uncaught"] = tuple(message.get("uncaught", ()))
+        self._trials[place] = Trial(**message)
+
+    def _end(self, hung: bool, code: int) -> None:
+        if self._current is not None and hung:
+            self._trials[self._current] = Trial(hung=True, seconds=self._budget)
+        elif self._current is not None:
+            self._trials[self._current] = Trial(ended=_ending(code))
+        elif not self._trials:
+            raise RuntimeError(
+                f"a process that imports plugins could not be started: {_ending(code)}"
+            )
+
+
+def _fields(trial: Trial) -> dict[str, Any]:
+    return {name: getattr(trial, name) for name in Trial.__slots__}
+
+
+def _ending(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

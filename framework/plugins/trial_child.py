@@ -1,0 +1,105 @@
+"""The other side of `framework.plugins.trial`: a program that imports and tells."""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import sys
+import time
+from typing import Any
+
+import msgspec
+
+from framework.contracts.base import Contract
+from framework.errors import FrameworkError
+from framework.plugins.kinds import Kind, find_kind
+from framework.plugins.loading import contract_of, load_class
+from framework.plugins.records import Record
+from framework.plugins.trial import top_of
+from framework.plugins.watch import heard, loaded_since
+
+_NEVER = 1e6
+"""Seconds after which the watchdog of the import itself would speak; the parent watches."""
+_PLAIN = (str, int, float, bool, tuple, list, frozenset, set)
+
+
+class _Teller:
+    """Sends one JSON line per message to the parent."""
+
+    def __init__(self, channel: int) -> None:
+        self._channel = channel
+
+    def tell(self, place: int, **message: Any) -> None:
+        line = msgspec.json.encode({"place": place, **message}, enc_hook=repr)
+        os.write(self._channel, line + b"\n")
+
+
+def main(channel: int) -> None:
+    """Import what stdin says, until one loads a heavy library that would hide another's."""
+    rows, kinds = pickle.load(sys.stdin.buffer)
+    records = [
+        Record(
+            kind=kind, name=name, distribution=owner, version=None, value=value, facts=facts,
+            adapted=adapted,
+        )
+        for kind, name, owner, value, facts, adapted in rows
+    ]  # fmt: skip
+    for kind in {record.kind for record in records}:
+        contract_of(find_kind(kind, kinds))
+    teller = _Teller(channel)
+    for place, record in enumerate(records):
+        teller.tell(place, starts=True)
+        heavy = _try(record, find_kind(record.kind, kinds), place, teller)
+        following = records[place + 1] if place + 1 < len(records) else None
+        if heavy or following is None or top_of(following.value) != top_of(record.value):
+            _forget(record, place, teller)
+        if heavy:
+            break
+    os._exit(0)
+
+
+def _try(record: Record, kind: Kind, place: int, teller: _Teller) -> str:
+    """Import one and tell; returns the heavy libraries that it loaded."""
+    there = set(sys.modules)
+    uncaught: list[str] = []
+    message: dict[str, Any] = {}
+    with heard(uncaught.append):
+        started = time.perf_counter()
+        try:
+            cls = load_class(record, kind, _NEVER)
+            message["attributes"] = _attributes(cls)
+        except FrameworkError as error:
+            message.update(error=error.message, mend=error.mend)
+        seconds = time.perf_counter() - started
+        gc.collect()
+    heavy = loaded_since(there)
+    teller.tell(place, seconds=seconds, heavy=heavy, uncaught=uncaught, **message)
+    return heavy
+
+
+def _attributes(cls: type[Contract]) -> dict[str, Any]:
+    return {
+        name: value
+        for name in dir(cls)
+        if not name.startswith("_") and isinstance(value := getattr(cls, name, None), _PLAIN)
+    }
+
+
+def _forget(record: Record, place: int, teller: _Teller) -> None:
+    """Take down what was imported, which is when an object that lives in a module ends."""
+    top = top_of(record.value)
+    if top == "framework":
+        return
+    record.cls = None
+    uncaught: list[str] = []
+    teller.tell(place, starts=True)
+    with heard(uncaught.append):
+        for name in [name for name in sys.modules if name.partition(".")[0] == top]:
+            del sys.modules[name]
+        gc.collect()
+    teller.tell(place, uncaught=uncaught)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,91 @@
+"""Keep an eye on one import: who it is, how long it takes, and what it drags in."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from framework.plugins.records import Record
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+log = logging.getLogger("framework.plugins")
+
+HEAVY = (
+    "torch",
+    "transformers",
+    "triton",
+    "tensorflow",
+    "jax",
+    "cupy",
+    "numba",
+    "onnxruntime",
+    "vllm",
+    "sglang",
+)
+"""Libraries that cost seconds to import; a plugin imports them in its methods."""
+
+
+@contextmanager
+def watched(record: Record, slow_after: float) -> Iterator[None]:
+    """Leave a breadcrumb before the import, and name the plugin for what it does wrong.
+
+    An import can end the process in a way that Python never sees (`os._exit`, a crash in
+    native code), so for a third party the breadcrumb goes to stderr, flushed.  One that lasts
+    longer than `slow_after` seconds is named there while it does.  An error that nobody can
+    catch (in a `__del__`) and a heavy library are warnings.
+    """
+    line = f"importing plugin {record.key} {record.version or ''} ({record.value})"
+    log.info(line)
+    if not record.first_party:
+        _say(line)
+    timer = threading.Timer(
+        slow_after, _say, [f"still {line}, after {slow_after:g} s; it may hang"]
+    )
+    timer.daemon = True
+    there = set(sys.modules)
+    timer.start()
+    try:
+        with heard(lambda text: log.warning("plugin %s, on import: %s", record.key, text)):
+            yield
+    finally:
+        timer.cancel()
+    heavy = loaded_since(there)
+    if heavy:
+        log.warning(
+            "plugin %s imports %s when it is imported; its methods should", record.key, heavy
+        )
+
+
+def loaded_since(there: set[str]) -> str:
+    """Heavy libraries that are loaded now and were not among the modules `there`, or ""."""
+    return ", ".join(name for name in HEAVY if name in sys.modules and name not in there)
+
+
+@contextmanager
+def heard(tell: Callable[[str], None]) -> Iterator[None]:
+    """Within, an error that nobody can catch is told to `tell` as one sentence, and to whoever
+    listened before."""
+    before = sys.unraisablehook
+
+    def hear(found: UnraisableHookArgs) -> None:
+        place = getattr(found.object, "__qualname__", None) or repr(found.object)
+        tell(f"{place} raised {type(found.exc_value).__name__}: {found.exc_value}")
+        before(found)
+
+    sys.unraisablehook = hear
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _say(line: str) -> None:
+    # pythonw and some hosts have no stderr.
+    if sys.stderr is not None:
+        print(f"framework: {line}", file=sys.stderr, flush=True)

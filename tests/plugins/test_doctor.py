@@ -1,0 +1,240 @@
+"""The doctor names what is wrong and says how to mend it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from framework.plugins.doctor import examine
+from framework.plugins.kinds import Scope
+
+GOOD = "from thing_contract import Thing\nclass T(Thing):\n    def answer(self, query): ...\n"
+
+
+@pytest.fixture
+def look(house):
+    """Findings over the house: {code: finding}; each code may be there once."""
+
+    def call(env=None, choices=None, imports=False, slow=1.0, budget=10.0, **more):
+        found = examine(
+            house.registry(env, **more),
+            choices,
+            search_path=house.paths,
+            try_imports=imports,
+            slow=slow,
+            budget=budget,
+        )
+        codes = {finding.code: finding for finding in found}
+        assert len(codes) == len(found), found
+        assert all(finding.mend and finding.message for finding in found)
+        return codes
+
+    return call
+
+
+def test_a_healthy_house_has_no_findings(house, look, extra_code):
+    """Plugins that work, with and without a manifest, and one that is denied, are no findings."""
+    house.thing("a", "d1")
+    house.thing("b", "d2", rank=3)
+    house.add("d3", {"extras e": "E"}, "raise SystemExit")
+    assert look(imports=True) == {}
+
+
+@pytest.mark.parametrize("value", ["gone_package:T", "PKG.gone.deep:T", "PKG.part.gone:T"])
+def test_an_entry_point_whose_module_is_gone(house, look, value):
+    """Stale metadata is told without an import, with the first part that is missing."""
+    package = house.add("d", f"[framework.things]\na = {value}\n", "raise SystemExit", folder="s")
+    (house.root / "s" / package / "part.py").write_text("")
+    finding = look(imports=True)["stale"]
+    wanted = value.replace("PKG", package).replace(".deep", "").partition(":")[0]
+    assert (finding.severity, finding.distribution) == ("error", "d")
+    assert repr(wanted) in finding.message
+    assert "pip install --force-reinstall d" in finding.mend
+
+
+def test_metadata_that_lies_there_twice(house, look):
+    """Two folders in one place are an error, on the path in two places a warning."""
+    house.add("d", {"things a": "T"}, GOOD, version="1.0", folder="s", package="pkg_one")
+    other = house.root / "s" / "d-2.0.dist-info"
+    other.mkdir()
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: d\nVersion: 2.0\n")
+    finding = look()["doubled"]
+    assert (finding.severity, "d-1.0.dist-info" in finding.message) == ("error", True)
+    assert "pip uninstall d" in finding.mend
+    other.joinpath("METADATA").unlink()
+    other.rmdir()
+    assert look() == {}
+    house.add("d", {"things a": "T"}, GOOD, version="0.9")
+    assert look()["doubled"].severity == "warning"
+
+
+@pytest.mark.parametrize(
+    ("requirement", "words"),
+    [
+        ("no-such-thing>=2", "no-such-thing>=2, which is not installed"),
+        ("numpy<1", "numpy<1, but numpy"),
+        ('no-such-thing; extra == "more"', None),
+        ('no-such-thing; python_version < "3"', None),
+        ("numpy>=1", None),
+        ("%%%", None),
+    ],
+)
+def test_a_requirement_that_is_not_met(house, look, requirement, words):
+    """Markers and versions count; extras that nobody asked for do not."""
+    house.add("d", {"things a": "T"}, GOOD, folder="s")
+    with (house.root / "s" / "d-1.0.dist-info" / "METADATA").open("a") as file:
+        file.write(f"Requires-Dist: {requirement}\n")
+    found = look()
+    if words is None:
+        assert found == {}
+    else:
+        assert words in found["requirement"].message
+        assert f"pip install '{requirement}'" in found["requirement"].mend
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        ({"contract": ">=2,<3"}, "contract", "for contract 1.1 of thing"),
+        ({"scopes": ["engine_core"]}, "scope", "have to hold worker"),
+    ],
+)
+def test_a_manifest_that_does_not_fit_this_core(house, look, facts, code, words):
+    """A contract range and scopes that cannot work say what to install or to correct."""
+    house.thing("a", "d", **facts)
+    finding = look()[code]
+    assert finding.severity == "error"
+    assert words in finding.mend
+
+
+def test_a_manifest_that_cannot_be_read(house, look):
+    """A mistyped key is told with the file."""
+    house.add("d", {"things a": "T"}, GOOD, "schema = 1\nplugn = 3\n")
+    assert "framework-plugin.toml: unknown key 'plugn'" in look()["manifest"].message
+
+
+def test_names_that_nothing_has(house, look):
+    """A list, an option and the configuration each are told, exact names as errors."""
+    house.thing("tiger", "d")
+    assert look({"FRAMEWORK_PLUGINS": "tigre"})["list"].severity == "error"
+    assert look({"FRAMEWORK_PLUGINS": "tig*,x*"})["list"].severity == "warning"
+    assert look({"FRAMEWORK_PLUGINS_DENY": "lion"})["list"].severity == "warning"
+    assert "thing:tigre" in look(options={"thing": {"tigre": {"x": 1}}})["list"].message
+    finding = look(choices={"thing": ["tigre"]})["choice"]
+    assert "did you mean 'tiger'" in finding.message
+
+
+def test_a_name_with_two_claims(house, look, extra_code):
+    """It is an error where both would run, and a warning where one is chosen."""
+    house.thing("a", "d1")
+    house.thing("a", "d2")
+    finding = look()["duplicate"]
+    assert (finding.severity, "a@d1 or a@d2" in finding.mend) == ("warning", True)
+    assert look({"FRAMEWORK_PLUGINS_DENY": "a@d1"}) == {}
+    house.add("d3", {"extras e": "E"}, extra_code)
+    house.add("d4", {"extras e": "E"}, extra_code)
+    found = examine(house.registry({"FRAMEWORK_PLUGINS": "*"}), try_imports=False)
+    assert [finding.severity for finding in found] == ["error", "warning"]
+
+
+def test_bad_imports_are_told_apart_and_hide_nobody(house, look, tmp_path):
+    """Hanging, ending the process, crashing, failing, a bad __del__, torch and a slow import
+    are each named with their distribution; the good ones beside them are not."""
+    fake = tmp_path / "fake"
+    fake.mkdir()
+    (fake / "torch.py").write_text("")
+    house.syspath(str(fake))
+    bad_end = "class Bad:\n    def __del__(self): raise ValueError('at the end')\n"
+    codes = {
+        "hangs": "import time; time.sleep(60)",
+        "exits": "import os; os._exit(9)",
+        "crashes": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+        "fails": "raise RuntimeError('boom')",
+        "leaves": "import sys; sys.exit(3)",
+        "bad-end": bad_end + "Bad()\n" + GOOD,
+        "bad-later": bad_end + "kept = Bad()\n" + GOOD,
+        "torch1": "import torch\n" + GOOD,
+        "torch2": "import torch\n" + GOOD,
+        "slow": "import time; time.sleep(0.5)\n" + GOOD,
+        "chatty": "print('x' * 100000)\n" + GOOD,
+        "good": GOOD,
+        "other": GOOD.replace("Thing", "Extra"),
+    }
+    packages = [house.add(f"d-{n}", {f"things {n}": "T"}, code) for n, code in codes.items()]
+    found = examine(
+        house.registry(), search_path=house.paths, try_imports=True, slow=0.4, budget=2.0
+    )
+    told = {(finding.distribution, finding.code): finding for finding in found}
+    assert {key: finding.severity for key, finding in told.items()} == {
+        ("d-hangs", "hang"): "error",
+        ("d-exits", "exit"): "error",
+        ("d-crashes", "exit"): "error",
+        ("d-fails", "import"): "error",
+        ("d-leaves", "import"): "error",
+        ("d-other", "import"): "error",
+        ("d-bad-end", "uncaught"): "warning",
+        ("d-bad-later", "uncaught"): "warning",
+        ("d-torch1", "heavy"): "warning",
+        ("d-torch2", "heavy"): "warning",
+        ("d-slow", "slow"): "warning",
+    }
+    messages = {owner: finding.message for (owner, _), finding in told.items()}
+    assert "within 2 s" in messages["d-hangs"]
+    assert "exit code 9" in messages["d-exits"]
+    assert "SIGSEGV" in messages["d-crashes"]
+    assert "boom" in messages["d-fails"]
+    assert "does not fulfil the contract" in messages["d-other"]
+    assert "ValueError: at the end" in messages["d-bad-end"]
+    assert "ValueError: at the end" in messages["d-bad-later"]
+    assert "imports torch" in messages["d-torch2"]
+    assert not set(packages) & set(sys.modules)
+
+
+def test_a_manifest_that_says_something_else_than_the_class(house, look):
+    """What both say must be equal, whatever kind of list it is."""
+    code = GOOD + "    rank = 3\n    architectures = ('B', 'A')\n    size = 1\n    other = 2\n"
+    rows = house.manifest("thing", "a", rank=2, architectures=["A", "B"])
+    house.add("d", {"things a": "T"}, code, rows + "[plugin.facts]\nsize = 1\nmore = 5\n")
+    finding = look(imports=True)["manifest"]
+    assert "its manifest says rank = 2, its class 3" in finding.message
+
+
+def test_a_process_that_is_only_a_part_looks_at_all(house, look):
+    """A plugin of another process is examined like any other."""
+    house.add("d", {"things a": "T"}, "raise RuntimeError", house.manifest("thing", "a"))
+    assert look(imports=True, scopes={Scope.FRONT_END})["import"].plugin == "thing:a@d"
+
+
+def test_the_command(house):
+    """Text and JSON tell the same; the exit code is 1 for an error and 0 for warnings."""
+    source = (
+        "from framework.contracts.scheduling_policy import SchedulingPolicy\n"
+        "class P(SchedulingPolicy):\n    def keys(self, requests): ...\n"
+    )
+    manifest = house.manifest("scheduling_policy", "p")
+    manifest += '[[plugin.config]]\nfield = "modl"\nvalue = 1\nreason = "r"\n'
+    house.add("d", {"scheduling_policies p": "P"}, source, manifest)
+
+    def run(*arguments, **env):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEWORK_")}
+        environment |= {"PYTHONPATH": os.pathsep.join(house.paths), **env}
+        command = [sys.executable, "-m", "framework", "plugins", "doctor", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    ended = run("--no-import", "--json", FRAMEWORK_PLUGINS_DENY="x")
+    told = json.loads(ended.stdout)
+    assert (ended.returncode, told["errors"]) == (1, 1)
+    assert [(row["code"], row["severity"]) for row in told["findings"]] == [
+        ("list", "warning"),
+        ("proposal", "error"),
+    ]
+    ended = run("--no-import", FRAMEWORK_PLUGINS_DENY="p")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ", 0 errors, 0 warnings" in ended.stdout
+    frozen = run("--no-import", FRAMEWORK_PLUGINS_FROZEN="1", FRAMEWORK_PLUGINS_DENY="p")
+    assert frozen.returncode == 1
+    assert "there is no lock file" in frozen.stdout

@@ -1,0 +1,41 @@
+"""A start names the plugin whose import does what it should not, and goes on."""
+
+from __future__ import annotations
+
+import sys
+
+from framework.plugins.records import State
+
+GOOD = "from thing_contract import Thing\nclass T(Thing):\n    def answer(self, query): ...\n"
+BAD_END = "class Bad:\n    def __del__(self): raise ValueError('at the end')\nBad()\n" + GOOD
+
+
+def test_an_error_in_del_during_the_import_names_the_plugin(house, caplog, capsys):
+    """Python itself would only show the function; the listener of before hears it as well."""
+    house.add("d", {"things t": "T"}, BAD_END)
+    heard = []
+    before, sys.unraisablehook = sys.unraisablehook, heard.append
+    try:
+        registry = house.registry()
+        registry.load("thing", "t")
+        assert sys.unraisablehook == heard.append
+    finally:
+        sys.unraisablehook = before
+    assert "plugin thing:t@d, on import: Bad.__del__ raised ValueError: at the end" in caplog.text
+    assert len(heard) == 1
+    assert registry.records("thing")[0].state is State.LOADED
+
+
+def test_a_heavy_library_at_import_names_the_plugin(house, caplog, tmp_path, monkeypatch):
+    """Once, for the plugin that loads it; one that finds it loaded costs nothing."""
+    (tmp_path / "fake").mkdir()
+    (tmp_path / "fake" / "vllm.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path / "fake"))
+    house.add("d1", {"things a": "T"}, "import vllm\n" + GOOD)
+    house.add("d2", {"things b": "T"}, "import vllm\n" + GOOD)
+    registry = house.registry()
+    registry.load("thing", "a")
+    registry.load("thing", "b")
+    monkeypatch.delitem(sys.modules, "vllm")
+    assert caplog.text.count("imports vllm when it is imported") == 1
+    assert "plugin thing:a@d1 imports vllm" in caplog.text
