@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framework.cli.context import registry_of
+from framework.cli.model_query import KINDS, model_query
 from framework.cli.printing import Json, print_json, show_problems, show_table
 from framework.cli.usual import (
     configured,
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from framework.plugins.kinds import Kind
     from framework.plugins.registry import PluginRegistry
 
+_ABOUT = ", ".join(KINDS)
+
 
 def explain(
     context: typer.Context,
@@ -30,12 +33,21 @@ def explain(
     choice: Annotated[
         str | None, typer.Option(help="As if the operator had chosen this name.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help=f"Ask what this model's start asks: {_ABOUT}."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print all candidates of a kind with their answers to its usual query."""
+    """Print all candidates of a kind with their answers to its usual query, or to that of a
+    model."""
     registry = registry_of(context)
     row = registry.kind(kind)
-    queries: Sequence[Query | None] = _queries(registry, row) or (None,)
+    queries: Sequence[Query | None]
+    if model is None:
+        queries = _queries(registry, row) or (None,)
+    else:
+        queries = (model_query(registry, row.name, model),)
     asked = []
     for query in queries:
         rows, failure = _asked(registry, row, query, choice or configured(row, query))
@@ -52,6 +64,8 @@ def explain(
             _print(rows, query)
             if not rows:
                 typer.echo(_nothing(row), err=True)
+            elif query is None and row.name in KINDS:
+                typer.echo("by rank only; with --model MODEL they are asked about it", err=True)
             if failure:
                 typer.echo(failure, err=True)
     show_problems(registry)

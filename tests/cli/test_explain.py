@@ -56,3 +56,42 @@ def test_each_operator_has_a_table_of_kernels(monkeypatch):
     monkeypatch.setenv("FRAMEWORK_EXECUTION__KERNELS", "{rms_norm: fused_norm}")
     assert found() == ["plain", "plain", "fused_norm"]
     assert "let another kernel serve it" in explain("kernel").stdout
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model of which only the head of its weights is there."""
+    config = {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "vocab_size": 96,
+        "hidden_size": 64,
+        "intermediate_size": 96,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").write_text("{}")
+    (tmp_path / "model.safetensors").write_bytes(b"never read")
+    return tmp_path
+
+
+def test_a_model_is_asked_about_without_its_weights(folder):
+    def verdicts(kind):
+        rows = json.loads(explain(kind, "--model", str(folder), "--json").stdout)["candidates"]
+        return {row["name"]: row["verdict"] for row in rows}
+
+    assert verdicts("model_source") == {"demo": "rejected", "local": "chosen", "hub": "rejected"}
+    assert verdicts("weight_loader") == {"safetensors": "chosen", "gguf": "rejected"}
+    assert verdicts("tokenizer") == {"hf": "chosen", "gguf": "rejected"}
+    assert verdicts("model") == {"decoder": "chosen", "transformers": "supported"}
+    strange = json.loads((folder / "config.json").read_text())
+    for change, expected in [({"hidden_act": "quick_gelu"}, "chosen"), ({}, "supported")]:
+        (folder / "config.json").write_text(json.dumps({**strange, **change}))
+        assert verdicts("model")["transformers"] == expected
+
+
+def test_without_a_model_the_table_says_how_to_ask_more():
+    assert "--model MODEL" in explain("weight_loader").stderr
+    ended = CliRunner().invoke(build_app(), ["explain", "platform", "--model", "demo"])
+    assert "not chosen by the model alone" in str(ended.exception)
