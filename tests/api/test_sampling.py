@@ -147,3 +147,25 @@ def test_a_prompt_that_can_never_fit_does_not_block_a_short_one(model):
         with pytest.raises(InputError):
             llm.generate([[1] * 100, [1, 2]], params, use_tqdm=False)
         assert len(llm.generate([[1, 2]], params, use_tqdm=False)) == 1
+
+
+def test_sixty_four_requests_with_a_cache_for_twelve_equal_each_alone(llm, model):
+    """Mixed lengths; after that the pool is as it was at the start."""
+    from framework import LLM
+
+    base = [reference.prompt for reference in model.references if len(reference.prompt) <= 33]
+    # Each begins with a token of its own, so that none helps another through the cache.
+    prompts = [[1 + k, *base[k % len(base)]] for k in range(64)]
+    sampling = [
+        SamplingParams(temperature=0, max_tokens=2 + (7 * k) % 13, ignore_eos=True)
+        for k in range(64)
+    ]
+    # The null page, and three of 16 tokens for each of twelve.
+    with LLM(model.folder, dtype="float32", max_model_len=48, num_pages=37) as tight:
+        many = tight.generate(prompts, sampling, use_tqdm=False)
+        assert tight.stats.preemptions > 0
+        assert tight.stats.pages_used == 0
+        tight.check_integrity()
+    for prompt, params, output in zip(prompts, sampling, many, strict=True):
+        [alone] = llm.generate([prompt], params, use_tqdm=False)
+        assert list(output.outputs[0].token_ids) == list(alone.outputs[0].token_ids)

@@ -168,9 +168,9 @@ def _implied_merges(
             continue
         score = float(-index) if by_position else vocabulary.scores[index]
         for cut in range(1, len(token)):
-            left, right = token[:cut], token[cut:]
-            if left in vocab and right in vocab:
-                merges.append((-score, -cut, left, right))
+            left = token[:cut]
+            if left in vocab and token[cut:] in vocab:
+                merges.append((-score, -cut, left, token[cut:]))
     merges.sort(key=lambda merge: merge[:2])
     return [(left, right) for _, _, left, right in merges]
 

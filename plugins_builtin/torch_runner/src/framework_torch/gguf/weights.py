@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import gcd
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from gguf.quants import dequantize
 from framework.errors import ModelError
 from framework_text.gguf_head import MEND, GgufHead, TensorInfo
 
+ROW_BLOCKS = 128
 # Read as they are.  The rest is dequantized, or is not a weight.
 _PLAIN = {
     GGMLQuantizationType.F32: torch.float32,
@@ -76,8 +78,10 @@ class GgufWeights:
     def _dequantize(
         self, name: str, raw: np.ndarray, kind: GGMLQuantizationType, shape: tuple[int, ...]
     ) -> torch.Tensor:
-        elements, size = GGML_QUANT_SIZES[kind]
-        blocks = raw.reshape(*shape[:-1], shape[-1] // elements * size) if shape else raw
+        _, size = GGML_QUANT_SIZES[kind]
+        # gguf takes 16 rows at a time: with a thousand numbers each it is busy with itself.
+        count = len(raw) // size
+        blocks = raw.reshape(-1, gcd(count, ROW_BLOCKS) * size) if count else raw
         try:
             values = dequantize(blocks, kind)
         except (NotImplementedError, ValueError, KeyError) as error:
