@@ -49,9 +49,11 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The pages of docs/kinds, from contracts, suites, plugins and templates.
+# The pages of docs/kinds, from contracts, suites, plugins and templates; then the snapshot of the
+# stable contracts, which is not written where a new version is due.
 docs: $(VENV)/ready
 	$(BIN)/python -m tools.kind_pages
+	$(BIN)/python -m tools.contract_snapshot
 
 # PEERS: a folder with vllm/bin/python and model/.  PEER_SCRIPT: prints JSON lines of its
 # requests, step_us, us_per_request_step, add_us.  Without them only ours is measured.

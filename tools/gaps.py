@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from types import ModuleType
 
 from framework.testing.conformance import Suite, clauses_of
-from tools.surface import doc_of, methods_of, public_names
+from tools.surface import doc_of, methods_of, own_classes
 
 
 def gaps(contract: type, module: ModuleType, suite: type[Suite], page: str) -> Iterator[str]:
@@ -15,7 +15,7 @@ def gaps(contract: type, module: ModuleType, suite: type[Suite], page: str) -> I
     module: where the contract is written, with its queries, answers and protocols.  page: the
     text of its page in docs/kinds.
     """
-    yield from _undocumented(contract, module)
+    yield from _undocumented(module)
     methods = {method.name for method in methods_of(contract, inherited=True)}
     own = [clause for clause in clauses_of(suite) if clause not in clauses_of(Suite)]
     named = {name for clause in own for name in clause.of}
@@ -29,12 +29,11 @@ def gaps(contract: type, module: ModuleType, suite: type[Suite], page: str) -> I
             yield f"{contract.__name__}.{name} has no place in the page: run `make docs`"
 
 
-def _undocumented(contract: type, module: ModuleType) -> Iterator[str]:
+def _undocumented(module: ModuleType) -> Iterator[str]:
     """Classes of the module and their methods; a method that overrides one may keep its words."""
-    for name, value in public_names(module):
-        if isinstance(value, type):
-            if not doc_of(value):
-                yield f"{name} has no docstring"
-            for method in methods_of(value):
-                if not method.doc:
-                    yield f"{name}.{method.name} has no docstring"
+    for name, cls in own_classes(module):
+        if not doc_of(cls):
+            yield f"{name} has no docstring"
+        for method in methods_of(cls):
+            if not method.doc:
+                yield f"{name}.{method.name} has no docstring"

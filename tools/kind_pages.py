@@ -16,7 +16,7 @@ from framework.scaffold import plugin_source
 from framework.testing.conformance import Suite, clauses_of, suite_of
 from tools import markdown as md
 from tools.first_party import plugins_of
-from tools.surface import doc_of, fields_of, methods_of, module_of, public_names, types_of
+from tools.surface import doc_of, fields_of, methods_of, module_of, own_classes, types_of
 
 FOLDER = Path(__file__).parents[1] / "docs" / "kinds"
 MEND = "run `make docs`"
@@ -132,10 +132,10 @@ def _contract(kind: Kind, contract: type) -> str:
 def _types(kind: Kind, contract: type) -> str:
     """Queries, answers and whatever else its methods take and give."""
     parts = []
-    for name, value in public_names(module_of(kind)):
-        if isinstance(value, type) and value is not contract:
-            parts += [f"### {name}", doc_of(value), md.fields(fields_of(value))]
-            parts += [md.method(method) for method in methods_of(value)]
+    for name, cls in own_classes(module_of(kind)):
+        if cls is not contract:
+            parts += [f"### {name}", doc_of(cls), md.fields(fields_of(cls))]
+            parts += [md.method(method) for method in methods_of(cls)]
     files: dict[str, list[str]] = {}
     for cls in types_of(kind):
         if cls.__name__ != "Contract":

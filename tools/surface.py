@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import msgspec
@@ -24,6 +24,7 @@ from framework.plugins.kinds import Kind
 from framework.plugins.loading import contract_of
 
 PACKAGE = "framework.contracts"
+_METHODS = (FunctionType, property, staticmethod, classmethod)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +61,7 @@ class Method:
     @property
     def signature(self) -> str:
         """On one line."""
-        result = f" -> {self.result}" if self.result else ""
-        return f"({', '.join(self.arguments)}){result}"
+        return _line(self.arguments, self.result)
 
 
 def module_of(kind: Kind) -> ModuleType:
@@ -78,6 +78,13 @@ def public_names(module: ModuleType) -> Iterator[tuple[str, object]]:
                 yield name, vars(module)[name]
 
 
+def own_classes(module: ModuleType) -> Iterator[tuple[str, type]]:
+    """The public classes that a module defines, in its order."""
+    for name, value in public_names(module):
+        if isinstance(value, type) and value.__module__ == module.__name__:
+            yield name, value
+
+
 def _defined(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.ClassDef | ast.FunctionDef):
         return [node.name]
@@ -91,7 +98,7 @@ def _defined(node: ast.stmt) -> list[str]:
 def types_of(kind: Kind) -> list[type]:
     """Classes of other files that the contract mentions, and those that these mention."""
     own = module_of(kind).__name__
-    waiting = [value for _, value in public_names(module_of(kind)) if isinstance(value, type)]
+    waiting = [cls for _, cls in own_classes(module_of(kind))]
     found: dict[type, None] = dict.fromkeys(waiting)
     waiting.append(contract_of(kind))
     while waiting:
@@ -153,7 +160,7 @@ def fields_of(cls: type) -> list[Field]:
     return [
         Field(name=name, type=str(text), default=_own(base, name))
         for base in reversed(cls.__mro__)
-        if _is_contract_type(base) and base.__name__ != "Contract"
+        if _is_contract_type(base) and (base is cls or base.__name__ != "Contract")
         for name, text in vars(base).get("__annotations__", {}).items()
         if not name.startswith("_") and name != "kind"
     ]
@@ -206,24 +213,39 @@ def methods_of(cls: type, *, inherited: bool = False) -> list[Method]:
         for name, value in vars(base).items():
             if name.startswith("_"):
                 continue
-            function = value.fget if isinstance(value, property) else value
-            if isinstance(function, staticmethod | classmethod):
-                function = function.__func__
-            if inspect.isfunction(function):
-                node = _source_of(function)
-                found[name] = Method(
-                    name=name,
-                    arguments=_arguments(node.args),
-                    result=ast.unparse(node.returns) if node.returns is not None else "",
-                    doc=inspect.getdoc(getattr(cls, name)) or "",
-                    required=_must_be_written(base, function),
-                )
+            if isinstance(value, _METHODS):
+                found[name] = method_of(cls, name)
     return list(found.values())
 
 
-def _must_be_written(base: type, function: Any) -> bool:
-    protocol = getattr(base, "_is_protocol", False)
-    return protocol or getattr(function, "__isabstractmethod__", False)
+def method_of(cls: type, name: str) -> Method:
+    """A method, class method or property of `cls` by name."""
+    owner = next(base for base in cls.__mro__ if name in vars(base))
+    value = vars(owner)[name]
+    function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
+    node = _source_of(function)
+    protocol = getattr(owner, "_is_protocol", False)
+    return Method(
+        name=name,
+        arguments=_arguments(node.args),
+        result=_result(node),
+        doc=inspect.getdoc(getattr(cls, name)) or "",
+        required=protocol or getattr(function, "__isabstractmethod__", False),
+    )
+
+
+def signature_of(function: Any) -> str:
+    """On one line, as in the source."""
+    node = _source_of(function)
+    return _line(_arguments(node.args), _result(node))
+
+
+def _line(arguments: tuple[str, ...], result: str) -> str:
+    return f"({', '.join(arguments)}){f' -> {result}' if result else ''}"
+
+
+def _result(node: ast.FunctionDef) -> str:
+    return ast.unparse(node.returns) if node.returns is not None else ""
 
 
 def _source_of(function: Any) -> ast.FunctionDef:

@@ -109,6 +109,7 @@ def _row(
     plural: str | None = None,
     optional: Set[Scope] = frozenset(),
     stable: bool = False,
+    version: str = "1.0",
 ) -> Kind:
     """optional: scopes in which a plugin of the kind need not run.  stable: two real
     implementations live on the contract, and a full suite says what it promises."""
@@ -117,6 +118,7 @@ def _row(
         name=name,
         group=GROUP_PREFIX + (plural or name + "s"),
         contract=f"framework.contracts.{contract}" if contract else None,
+        version=version,
         scopes=frozenset(scopes),
         needs=frozenset(scopes) - optional,
         cardinality=cardinality,
