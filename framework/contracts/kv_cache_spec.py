@@ -25,7 +25,7 @@ DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "flo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KVCacheSpec:
-    """Base of all specs.
+    """Base of all specs: frozen values, of which equal ones form groups.
 
     tokens_per_state: tokens that one stored state stands for: 1 for attention, 4 where every
     four tokens are compressed into one, 1/2 where each token leaves two.
@@ -38,13 +38,20 @@ class KVCacheSpec:
         raise NotImplementedError
 
     def page_bytes(self, page_tokens: int) -> int:
-        """Bytes of one page of one layer, for a page of `page_tokens` tokens."""
+        """Bytes of one page of one layer, for a page of `page_tokens` tokens: twice as many for
+        twice the tokens, or always those of one state where a page carries a state."""
         return math.ceil(page_tokens / self.tokens_per_state) * self.state_bytes()
 
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
-        """Most pages that a request of `length` tokens holds at one time, in a group, when a
-        step computes at most `step_tokens` of them."""
+        """Most pages that a request of `length` tokens holds at one time, in a group, when at
+        most `step_tokens` of them are planned and not yet computed.  Never less for more."""
         return -(-length // page_tokens)
+
+    def reads(self, position: int) -> tuple[range, ...]:
+        """Positions before `position` whose stored states its token reads, in any order; all of
+        them unless a class says otherwise.  The engine itself does not ask: it is what the pages
+        that are kept, dropped or hit are checked against."""
+        return (range(position),)
 
     def max_bytes(self, length: int, page_tokens: int, step_tokens: int) -> int:
         """The same in bytes, for one layer."""
@@ -73,6 +80,9 @@ class SlidingWindowSpec(FullAttentionSpec):
 
     window: int
 
+    def reads(self, position: int) -> tuple[range, ...]:
+        return (range(max(position - self.window + 1, 0), position),)
+
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         # The window before a step and the step itself; one page at each end is partly used.
         span = min(length, self.window - 1 + step_tokens)
@@ -85,6 +95,10 @@ class SinkWindowSpec(SlidingWindowSpec):
 
     sinks: int
 
+    def reads(self, position: int) -> tuple[range, ...]:
+        window = SlidingWindowSpec.reads(self, position)
+        return (range(min(self.sinks, position)), *window)
+
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         # slots=True makes a new class, so super() without arguments would look up the old one.
         window = SlidingWindowSpec.max_pages(self, length, page_tokens, step_tokens)
@@ -96,6 +110,9 @@ class ChunkedLocalSpec(FullAttentionSpec):
     """A token at position p reads from p // chunk * chunk on."""
 
     chunk: int
+
+    def reads(self, position: int) -> tuple[range, ...]:
+        return (range(position // self.chunk * self.chunk, position),)
 
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         span = min(length, self.chunk + step_tokens)
@@ -135,6 +152,9 @@ class MambaSpec(KVCacheSpec):
     def page_bytes(self, page_tokens: int) -> int:
         return self.state_bytes()
 
+    def reads(self, position: int) -> tuple[range, ...]:
+        return (range(max(position - 1, 0), position),)
+
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         # The newest page, the one before it (it is copied from), and none older.
         return min(-(-length // page_tokens), 2)
@@ -149,6 +169,9 @@ class CrossAttentionSpec(FullAttentionSpec):
 
     encoder_length: int
 
+    def reads(self, position: int) -> tuple[range, ...]:
+        return ()
+
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         return -(-self.encoder_length // page_tokens)
 
@@ -159,6 +182,9 @@ class EncoderOnlySpec(KVCacheSpec):
 
     def state_bytes(self) -> int:
         return 0
+
+    def reads(self, position: int) -> tuple[range, ...]:
+        return ()
 
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         return 0
@@ -187,12 +213,14 @@ class CacheManagerType(Contract):
 
         present[i]: the cache holds page i of the request.  The answer h must be such that
         with those of the pages [0, h) that are present, less what `droppable` names, the next
-        token can be computed.
+        token can be computed; the largest such h, or hits are lost.  Where one is present that
+        was not, it is no less.
         """
 
     def droppable(self, computed: int, page_tokens: int, spec: KVCacheSpec) -> tuple[int, int]:
         """[start, stop): pages that no token from position `computed` on reads or writes.
 
-        They are given back and stand in the table as the null page.
+        They are given back and stand in the table as the null page; named once, they are named
+        for every larger `computed`.
         """
         return 0, 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-from framework.contracts.kv_cache_spec import CacheManagerType
+from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
 from framework.contracts.step import CacheGroup, CachePlan, KvOp, PageUpdates
 from framework.core.kv.managers import BUILT_IN, manager_for
 from framework.errors import IntegrityError
@@ -73,7 +73,7 @@ class FakeCache:
             elif manager.carries_state:
                 self._run_state(slot, group, table, prints, computed, new)
             else:
-                self._attend(slot, group, manager, table, prints, computed, new)
+                self._attend(slot, group, table, prints, computed, new)
 
     def _read_encoder(self, slot: int, table: Sequence[int], content: int) -> None:
         if any(self._pages[page].get(0) != content for page in table):
@@ -100,18 +100,14 @@ class FakeCache:
         self,
         slot: int,
         group: CacheGroup,
-        manager: CacheManagerType,
         table: Sequence[int],
         prints: Sequence[int],
         computed: int,
         new: int,
     ) -> None:
         size = group.page_tokens
-        start, stop = manager.droppable(computed, size, group.spec)
-        for position in range(computed):
+        for position in _read(group.spec, computed, new):
             page, offset = divmod(position, size)
-            if start <= page < stop:
-                continue
             found = self._owned(slot, table, page).get(offset)
             if found != prints[position + 1]:
                 raise IntegrityError(
@@ -127,3 +123,16 @@ class FakeCache:
         if page >= len(table) or table[page] == 0:
             raise IntegrityError("a page that is read or written is not held", found=(slot, page))
         return self._pages[table[page]]
+
+
+def _read(spec: KVCacheSpec, computed: int, new: int) -> Iterator[int]:
+    """Positions before `computed` that one of the `new` tokens from there on reads, each once."""
+    spans = sorted(
+        (span.start, min(span.stop, computed))
+        for position in range(computed, computed + new)
+        for span in spec.reads(position)
+    )
+    end = 0
+    for start, stop in spans:
+        yield from range(max(start, end), stop)
+        end = max(end, stop)

@@ -23,9 +23,6 @@ from framework.contracts.step import CacheGroup, CachePlan
 from framework.core.kv.groups import check_splits
 from framework.core.kv.managers import (
     BUILT_IN,
-    ChunkedLocalManager,
-    MambaManager,
-    SinkWindowManager,
     SlidingWindowManager,
     manager_for,
 )
@@ -209,29 +206,6 @@ def test_bytes_and_pages_of_every_spec():
     assert SPECS["cross"].max_pages(1000, 4, 8) == 3
     assert SPECS["encoder"].max_pages(1000, 4, 8) == 0
     assert WINDOW.max_bytes(1000, 4, 8) == 5 * 4 * 8
-
-
-def test_hits_and_drops_of_every_manager():
-    window, sinks = SlidingWindowManager(), SinkWindowManager()
-    chunks, state = ChunkedLocalManager(), MambaManager()
-    yes, no = True, False
-    # window 6, pages of 4: the 5 tokens before the next one lie in two pages.
-    assert window.longest_hit([yes, no, yes, yes, no], 4, WINDOW) == 4
-    assert window.longest_hit([no, yes, no, yes], 4, WINDOW) == 0
-    assert window.longest_hit([yes, no, no], 4, WINDOW) == 1
-    assert [window.droppable(n, 4, WINDOW)[1] for n in (0, 5, 8, 9, 13)] == [0, 0, 0, 1, 2]
-    assert sinks.longest_hit([no, yes, yes, yes], 4, SPECS["sinks"]) == 0
-    assert sinks.longest_hit([yes, no, yes, yes], 4, SPECS["sinks"]) == 4
-    assert sinks.droppable(17, 4, SPECS["sinks"]) == (1, 3)
-    assert sinks.droppable(9, 4, SPECS["sinks"]) == (0, 0)
-    # chunk 10, pages of 4: at 12 the chunk began at 10, which is in page 2.
-    assert chunks.longest_hit([no, no, yes], 4, SPECS["chunks"]) == 3
-    assert chunks.longest_hit([yes, no], 4, SPECS["chunks"]) == 1
-    assert chunks.droppable(21, 4, SPECS["chunks"]) == (0, 5)
-    assert state.longest_hit([no, no, yes, no], 4, SPECS["state"]) == 3
-    assert [state.droppable(n, 4, SPECS["state"])[1] for n in (0, 1, 4, 5, 8, 9)] == [
-        0, 0, 0, 1, 1, 2,
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", ["page_outermost", "layer_outermost"])

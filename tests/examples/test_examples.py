@@ -67,7 +67,7 @@ def test_examples_are_listed_with_their_distribution(run):
         assert rows[name]["state"] == "denied", "it sees requests, so it must be named first"
 
 
-@pytest.mark.parametrize("name", ["shortest_first", "tenant_limit"])
+@pytest.mark.parametrize("name", ["shortest_first", "tenant_limit", "first_tokens"])
 def test_examples_conform(run, name):
     report = json.loads(run("plugins", "conform", name, "--json", "-"))
     assert [c["message"] for c in report["clauses"] if c["status"] == "failed"] == []

@@ -19,6 +19,9 @@ class FirstTokensSpec(FullAttentionSpec):
 
     first: int
 
+    def reads(self, position: int) -> tuple[range, ...]:
+        return (range(min(self.first, position)),)
+
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
         kept = -(-min(length, self.first) // page_tokens)
         return min(-(-length // page_tokens), kept + -(-step_tokens // page_tokens) + 1)
