@@ -93,13 +93,15 @@ class ExecutionConfig(Section):
     """executor, model_runner, platform, attention_backend: names of plugins; None lets
     selection choose.  kernels: operator -> name of the kernel plugin that shall compute it, such
     as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager: accepted; this
-    release knows no other way to run.  logprobs_mode: what log-probabilities are taken of."""
+    release knows no other way to run.  logprobs_mode: what log-probabilities are taken of.
+    tokenizer_threads: of a server, each with a tokenizer of its own."""
 
     executor: str = "in_process"
     model_runner: str | None = None
     platform: str | None = None
     attention_backend: str | None = None
     kernels: dict[str, str] = Field(default_factory=dict)
+    tokenizer_threads: int = Field(default=1, ge=1, le=64)
     tensor_parallel_size: int = Field(default=1, ge=1)
     enforce_eager: bool = False
     logprobs_mode: Literal[

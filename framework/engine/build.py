@@ -79,40 +79,24 @@ def build_registry(config: EngineConfig) -> PluginRegistry:
 
 def build_engine(resolved: Resolved) -> Engine:
     """Everything from plugins to a bound cache.  On an error nothing is left running."""
-    _refuse_no_folder()
+    refuse_no_folder()
     with ExitStack() as undo:
         with _phase("plugins"):
             registry = build_registry(resolved.config)
             resolved, proposed = propose(resolved, registry)
             config = resolved.config
-            _refuse_unsupported(config)
+            refuse_unsupported(config)
             hooks = build_hooks(registry, config.plugin.plugin_error_limit)
-            processors = _processors(registry, config)
-            participants = _participants(registry, config)
-            policy = registry.create(
-                "scheduling_policy", config.scheduler.scheduling_policy, named=True
-            )
+            processors = create_processors(registry, config)
+            participants = create_participants(registry, config)
+            # Made with the core; a wrong name is told before a model is looked for.
+            registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
         with _phase("model files"):
             model = find_model(registry, config.model)
         with _phase("tokenizer"):
             tokenizer = load_tokenizer(registry, config.model, model)
-        with _phase("weights"):
-            record = registry.find("executor", config.execution.executor, named=True)
-            executor = cast("Executor", registry.create_record(record))
-            undo.callback(executor.close)
-            context = _context(config, registry, model, tuple(processors))
-            with guarded(record, f"loading model {model.name!r}"):
-                info = executor.load(context)
-        with _phase("engine core"), guarded(record, "making the cache"):
-            core = _core(
-                config,
-                registry,
-                executor,
-                info,
-                model,
-                cast("SchedulingPolicy", policy),
-                participants,
-            )
+        core, notes = build_core(config, registry, model, tuple(processors), participants)
+        undo.callback(core.close)
         inputs = InputProcessor(
             tokenizer,
             vocab_size=core.vocab_size,
@@ -126,7 +110,7 @@ def build_engine(resolved: Resolved) -> Engine:
         )
         client = InProcessClient(core, tokenizer, hooks)
         undo.pop_all()
-    notes = (*proposed, *registry.notes, *info.notes, f"max_model_len {core.max_model_len}")
+    notes = (*proposed, *registry.notes, *notes)
     for note in notes:
         log.info("%s", note)
     client.started(notes)
@@ -142,7 +126,35 @@ def build_engine(resolved: Resolved) -> Engine:
     )
 
 
-def _refuse_unsupported(config: EngineConfig) -> None:
+def build_core(
+    config: EngineConfig,
+    registry: PluginRegistry,
+    model: ModelFiles,
+    logits_processors: tuple[str, ...],
+    participants: Mapping[str, SchedulerParticipant],
+) -> tuple[EngineCore, tuple[str, ...]]:
+    """A core with a loaded runner and a bound cache, and its start-up lines.
+
+    On an error nothing is left running.
+    """
+    with ExitStack() as undo:
+        name = config.scheduler.scheduling_policy
+        policy = cast("SchedulingPolicy", registry.create("scheduling_policy", name, named=True))
+        with _phase("weights"):
+            record = registry.find("executor", config.execution.executor, named=True)
+            executor = cast("Executor", registry.create_record(record))
+            undo.callback(executor.close)
+            context = _context(config, registry, model, logits_processors)
+            with guarded(record, f"loading model {model.name!r}"):
+                info = executor.load(context)
+        with _phase("engine core"), guarded(record, "making the cache"):
+            core = _core(config, registry, executor, info, model, policy, participants)
+        undo.pop_all()
+    return core, (*info.notes, f"max_model_len {core.max_model_len}")
+
+
+def refuse_unsupported(config: EngineConfig) -> None:
+    """Raise UnsupportedError for settings that this release cannot serve."""
     size = config.execution.tensor_parallel_size
     if size != 1:
         raise UnsupportedError(
@@ -158,7 +170,7 @@ def _refuse_unsupported(config: EngineConfig) -> None:
         )
 
 
-def _refuse_no_folder() -> None:
+def refuse_no_folder() -> None:
     """Libraries ask for the working directory in odd places, and what fails then seems to be
     the file at hand."""
     try:
@@ -172,14 +184,16 @@ def _refuse_no_folder() -> None:
         ) from error
 
 
-def _processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, LogitsProcessor]:
+def create_processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, LogitsProcessor]:
+    """Instances of the active logits processors, by name."""
     made = registry.create_activated("logits_processor", config.plugin.logits_processors)
     return {record.name: cast("LogitsProcessor", instance) for record, instance in made}
 
 
-def _participants(
+def create_participants(
     registry: PluginRegistry, config: EngineConfig
 ) -> dict[str, SchedulerParticipant]:
+    """Instances of the active scheduler participants, by name."""
     made = registry.create_activated("scheduler_participant", config.plugin.scheduler_participants)
     return {record.name: cast("SchedulerParticipant", instance) for record, instance in made}
 

@@ -106,8 +106,8 @@ class InProcessClient:
                 processed = self._processor.process(self.core.step())
                 if processed.abort:
                     self.core.abort(processed.abort)
-            for output in processed.outputs:
-                waiting = self._outputs.get(output.request_id)
+            for request_id, output in processed.outputs.items():
+                waiting = self._outputs.get(request_id)
                 if waiting is not None:
                     waiting.append(output)
             if self._on_first is not None:

@@ -5,8 +5,9 @@ Everything that can be wrong with a request is found here, before anything runs.
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ import numpy as np
 from framework.contracts.messages import EngineInput
 from framework.contracts.sampling import SamplingParams
 from framework.engine.prompts import ParsedPrompt, parse_prompt
+from framework.engine.request_options import RequestOptions
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.blame import blaming
 from framework.plugins.near import did_you_mean
@@ -25,19 +27,21 @@ if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
 
 _UINT64 = 2**64 - 1
-_INT64 = 2**63
+PLAIN = RequestOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRequest:
     """One request, ready for the core.
 
+    request_id: unique in this engine.  client_id: what the client calls it.
     prompt: its text, if text was given.  inputs: one per output, in order of index.
     eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.
     arrival_time: Unix time, seconds.
     """
 
     request_id: str
+    client_id: str
     prompt: str | None
     prompt_token_ids: list[int]
     sampling: SamplingParams
@@ -52,7 +56,8 @@ class InputProcessor:
     eos_ids: end-of-sequence ids of model and tokenizer.  seed: of the engine; requests
     without their own get one derived from it and their number.
     logits_processors: the active ones by name; each may refuse a request.
-    participants: names of the active ones.  Arguments in `SamplingParams.extra_args` must
+    participants: names of the active ones.  numbers: for the ids of requests, where several
+    processors feed one engine.  Arguments in `SamplingParams.extra_args` must
     be for one of these names.
     """
 
@@ -66,6 +71,7 @@ class InputProcessor:
         seed: int = 0,
         logits_processors: Mapping[str, LogitsProcessor] | None = None,
         participants: Iterable[str] = (),
+        numbers: Iterator[int] | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
@@ -74,9 +80,11 @@ class InputProcessor:
         self._seed = seed & _UINT64
         self._processors = dict(logits_processors or {})
         self._extras = frozenset({*self._processors, *participants})
-        self._number = 0
+        self._numbers = itertools.count() if numbers is None else numbers
 
-    def process(self, prompt: object, sampling: object, *, priority: object = 0) -> PreparedRequest:
+    def process(
+        self, prompt: object, sampling: object, options: RequestOptions = PLAIN
+    ) -> PreparedRequest:
         """Raises InputError or UnsupportedError, with the reason, and has then no effect."""
         arrival = time.time()
         if not isinstance(sampling, SamplingParams):
@@ -84,23 +92,30 @@ class InputProcessor:
         self._check_sampling(sampling)
         parsed = parse_prompt(prompt)
         ids = self._ids(parsed, sampling)
-        number = self._number
+        extras = self._encode_extras(sampling)
+        bad_words = self._bad_words(sampling)
+        total = self._max_total(len(ids), sampling)
+        # Nothing can be wrong any more: a number that is taken is used.
+        number = next(self._numbers)
         first = EngineInput(
             request_id=str(number),
-            client_id=str(number),
+            client_id=str(number) if options.request_id is None else options.request_id,
             tokens=np.asarray(ids, np.int32),
             sampling=sampling,
             seed=self._request_seed(sampling, number),
-            max_total=self._max_total(len(ids), sampling),
+            max_total=total,
             stop_ids=self._stop_ids(sampling),
-            bad_words=self._bad_words(sampling),
-            priority=_priority(priority),
+            bad_words=bad_words,
+            tenant=options.tenant,
+            priority=options.priority,
+            deadline=options.deadline,
             salt=parsed.salt,
-            extras=self._encode_extras(sampling),
+            trace_headers=options.trace_headers,
+            extras=extras,
         )
-        self._number += 1
         return PreparedRequest(
-            request_id=first.client_id,
+            request_id=first.request_id,
+            client_id=first.client_id,
             prompt=parsed.text,
             prompt_token_ids=ids,
             sampling=sampling,
@@ -256,10 +271,6 @@ def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
     )
 
 
-def _priority(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not -_INT64 <= value < _INT64:
-        raise _bad("priority", "a 64-bit integer, lower first", value)
-    return value
 
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:

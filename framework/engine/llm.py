@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.arguments import conversations, per_prompt
@@ -16,6 +16,7 @@ from framework.engine.interrupt import kept_interrupt
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.progress import GenerationProgress
 from framework.engine.prompts import Prompt, split_prompts
+from framework.engine.request_options import RequestOptions
 from framework.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -226,7 +227,8 @@ class LLM:
     ) -> PreparedRequest:
         if isinstance(params, SamplingParams) and params.output_kind is not kind:
             params = params.replace(output_kind=kind)
-        return self._engine.inputs.process(prompt, params, priority=priority)
+        options = RequestOptions(priority=cast("int", priority))  # which checks it
+        return self._engine.inputs.process(prompt, params, options)
 
     def _run(self, requests: Sequence[PreparedRequest], *, show: bool) -> list[RequestOutput]:
         client = self._engine.client

@@ -29,11 +29,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Processed:
-    """outputs: at most one per request.  abort: internal ids that a stop string ended and
-    that the engine core must be told to end.  first: those whose first token has come.
-    ended: all that ended in this step."""
+    """outputs: by our own id of the request, at most one for each.  abort: internal ids that a
+    stop string ended and that the engine core must be told to end.  first: those whose first
+    token has come.  ended: all that ended in this step."""
 
-    outputs: list[RequestOutput]
+    outputs: dict[str, RequestOutput]
     first: list[str]
     abort: list[str]
     ended: list[Ended]
@@ -81,6 +81,11 @@ class OutputProcessor:
                     )
         self.expect_end(end.request_id for end in dropped)
         return dropped
+
+    def internal_ids(self, request_ids: Iterable[str]) -> list[str]:
+        """Ids in the engine core of the outputs of these requests that still run."""
+        states = (self._states[name] for name in request_ids if name in self._states)
+        return [name for state in states for name in state.completions if name in self._by_internal]
 
     def expect_end(self, internal_ids: Iterable[str]) -> None:
         """These were aborted in the engine core; it will confirm their end."""
@@ -131,12 +136,12 @@ class OutputProcessor:
         outputs = self._outputs(touched)
         return Processed(outputs=outputs, first=first, abort=abort, ended=ended)
 
-    def _outputs(self, touched: dict[str, RequestState]) -> list[RequestOutput]:
-        outputs = []
+    def _outputs(self, touched: dict[str, RequestState]) -> dict[str, RequestOutput]:
+        outputs = {}
         for request_id, state in touched.items():
             output = state.output()
             if output is not None:
-                outputs.append(output)
+                outputs[request_id] = output
             if state.finished:
                 del self._states[request_id]
         return outputs

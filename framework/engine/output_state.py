@@ -160,7 +160,7 @@ class RequestState:
         elif not finished:
             states = [state for state in states if state.token_ids or state.news]
         return RequestOutput(
-            request_id=self.request.request_id,
+            request_id=self.request.client_id,
             prompt=self.request.prompt,
             prompt_token_ids=list(self.request.prompt_token_ids),
             prompt_logprobs=self._prompt_logprobs(),

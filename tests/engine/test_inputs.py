@@ -9,6 +9,7 @@ from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.sampling import SamplingParams
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.prompts import split_prompts
+from framework.engine.request_options import RequestOptions
 from framework.errors import InputError, ModelError, PluginError, UnsupportedError
 from framework.testing.byte_tokenizer import EOS, STOP_WORD, ByteTokenizer
 
@@ -183,7 +184,7 @@ def test_parameters_must_be_sampling_params(harness, params):
 @pytest.mark.parametrize("priority", [True, 1.5, "high", None, 2**63])
 def test_a_priority_must_be_an_integer(harness, priority):
     with pytest.raises(InputError, match="priority"):
-        harness().inputs.process("a", ONE, priority=priority)
+        harness().inputs.process("a", ONE, RequestOptions(priority=priority))
 
 
 def test_several_outputs_are_fanned_out_after_processing(harness):

@@ -1,0 +1,289 @@
+"""`AsyncEngine`: many callers on one event loop; the core runs in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Unpack
+
+from framework.contracts.messages import EngineStats
+from framework.contracts.sampling import SamplingParams
+from framework.engine.defaults import default_sampling
+from framework.engine.front_end import FrontEnd, build_front_end
+from framework.engine.llm_options import LLMOptions, resolve_options
+from framework.engine.output_processor import Ended, OutputProcessor
+from framework.engine.remote.client import AsyncCore
+from framework.engine.request_options import RequestOptions
+from framework.engine.streams import OutputStream, Streams
+from framework.errors import EngineDeadError
+
+if TYPE_CHECKING:
+    from framework.config.resolve import Resolved
+    from framework.contracts.messages import EngineOutputs
+    from framework.engine.inputs import PreparedRequest
+    from framework.engine.outputs import RequestOutput
+    from framework.engine.prompts import Prompt
+    from framework.engine.remote.messages import Started
+
+log = logging.getLogger("framework")
+
+SILENCE = 30.0
+"""Seconds without a sign of life after which a core counts as lost."""
+
+
+class AsyncEngine:
+    """Loads a model and serves many callers of one event loop.
+
+        async with AsyncEngine("demo") as engine:
+            async for output in engine.generate("Hello", SamplingParams()):
+                ...
+
+    model, options: as for `LLM`.  in_process: the core runs in a thread of this process, for
+    debugging.  All methods are for the loop on which it was started.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        in_process: bool = False,
+        **options: Unpack[LLMOptions],
+    ) -> None:
+        self._init(resolve_options(model, dict(options)), in_process)
+
+    @classmethod
+    def from_config(cls, resolved: Resolved, *, in_process: bool = False) -> AsyncEngine:
+        """From a configuration that `framework.config.resolve.resolve` has put together."""
+        engine = cls.__new__(cls)
+        engine._init(resolved, in_process)
+        return engine
+
+    def _init(self, resolved: Resolved, in_process: bool) -> None:
+        self.config = resolved.config
+        self.provenance = resolved.provenance
+        self.notes: tuple[str, ...] = ()
+        self._in_process = in_process
+        self._front: FrontEnd | None = None
+        self._core: AsyncCore | None = None
+        self._outputs: OutputProcessor | None = None
+        self._streams = Streams()
+        self._stats = EngineStats()
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Load the model and start the core.
+
+        Raises ConfigError, PluginError, ModelError or UnsupportedError, as `LLM` does; then
+        nothing is left running.
+        """
+        front = await asyncio.to_thread(build_front_end, self.config)
+        try:
+            link = front.link(self._in_process)
+            core = AsyncCore(link, on_outputs=self._absorb, on_death=self._died)
+            try:
+                started = await core.started()
+            except BaseException:
+                await asyncio.to_thread(core.close)
+                raise
+        except BaseException:
+            front.close()
+            raise
+        self._ready(front, core, started)
+
+    def _ready(self, front: FrontEnd, core: AsyncCore, started: Started) -> None:
+        front.started(vocab_size=started.vocab_size, max_model_len=started.max_model_len)
+        self._front, self._core = front, core
+        self._outputs = OutputProcessor(front.tokenizer)
+        self.max_model_len = started.max_model_len
+        self.notes = (*front.registry.notes, *started.notes)
+        for note in self.notes:
+            log.info("%s", note)
+        front.call("engine_started", notes=self.notes)
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        options: RequestOptions | None = None,
+    ) -> AsyncIterator[RequestOutput]:
+        """Outputs of one prompt as they come, as `sampling_params.output_kind` says.
+
+        Closing the iterator, or cancelling whoever waits for it, ends the request.  Raises
+        InputError, UnsupportedError or OverloadedError before the first output, and
+        EngineDeadError whenever the engine stops.
+        """
+        request = await self._prepare(prompt, sampling_params, options)
+        stream = await self.add(request)
+        try:
+            finished = False
+            while not finished:
+                output = await stream.take()
+                finished = output.finished
+                yield output
+        finally:
+            self._drop(request.request_id)
+
+    async def _prepare(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None,
+        options: RequestOptions | None,
+    ) -> PreparedRequest:
+        """Tokenized in a thread of its own; a long prompt stops nobody."""
+        self._alive()
+        front = self._front_end
+        sampling = sampling_params if sampling_params is not None else self.default_sampling()
+        return await front.prepare(prompt, sampling, options or RequestOptions())
+
+    async def add(self, request: PreparedRequest) -> OutputStream:
+        """Queue a prepared request; its outputs come through the stream."""
+        core, outputs = self._alive()
+        request_id = request.request_id
+        outputs.add(request)
+        stream = self._streams.open(request_id, request.client_id)
+        try:
+            await core.add(request.inputs)
+        except BaseException:
+            # Cancelled: the core may have it already.  Refused: aborting it changes nothing.
+            self._drop(request_id)
+            raise
+        for engine_input in request.inputs:
+            self._front_end.call("request_added", request=engine_input)
+        return stream
+
+    def abort(self, request_id: str) -> bool:
+        """End all requests of this client id; those who wait for them get a last output with
+        finish_reason "abort".  False if there is none."""
+        core, outputs = self._alive()
+        found = self._streams.of_client(request_id)
+        core.abort(outputs.internal_ids(found))
+        return bool(found)
+
+    async def pause(self) -> None:
+        """Compute nothing more until `resume`; no token is lost."""
+        await self._call("pause")
+
+    async def resume(self) -> None:
+        """Go on where `pause` stopped."""
+        await self._call("resume")
+
+    async def reset_prefix_cache(self) -> bool:
+        """Forget all cached prefixes."""
+        return bool(await self._call("reset_prefix_cache"))
+
+    async def check_integrity(self) -> None:
+        """Raises IntegrityError if any count of the engine is wrong.  For tests."""
+        await self._call("check_integrity")
+
+    async def stats(self) -> EngineStats:
+        """Running and waiting requests, pages, hits of the prefix cache, preemptions."""
+        return EngineStats(**await self._call("stats"))
+
+    @property
+    def last_stats(self) -> EngineStats:
+        """Those of the last step that was heard of."""
+        return self._stats
+
+    @property
+    def core_pid(self) -> int | None:
+        """Process of the core; None while it runs in this one."""
+        return None if self._core is None else self._core.pid
+
+    def default_sampling(self) -> SamplingParams:
+        """What the model's generation configuration recommends."""
+        return default_sampling(self._front_end.model.generation_config)
+
+    def check_health(self) -> None:
+        """Raises EngineDeadError if nothing can be served any more."""
+        core, _ = self._alive()
+        silent = time.monotonic() - core.last_sign
+        if not self._in_process and silent > SILENCE:
+            raise EngineDeadError(
+                "the engine core gives no sign of life",
+                expected="one each second",
+                found=f"none for {silent:.0f} s",
+                mend="end this process and start it anew",
+            )
+
+    async def shutdown(self, *, drain: bool = False) -> None:
+        """End the engine.  drain: requests that were accepted are served first, new ones are
+        refused; otherwise they end with EngineDeadError.  May be called twice."""
+        if self._core is None:
+            self._stopped = True
+            return
+        first, self._stopped = not self._stopped, True
+        await self._core.stop(drain=drain)
+        await asyncio.to_thread(self._core.close)
+        if first:
+            self._front_end.close()
+            self._front_end.call("engine_closed")
+
+    async def __aenter__(self) -> AsyncEngine:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.shutdown()
+
+    @property
+    def _front_end(self) -> FrontEnd:
+        if self._front is None:
+            raise EngineDeadError("the engine was not started", mend="await engine.start()")
+        return self._front
+
+    def _alive(self) -> tuple[AsyncCore, OutputProcessor]:
+        if self._stopped:
+            raise EngineDeadError("the engine is closed", mend="make a new one")
+        if self._core is None or self._outputs is None:
+            raise EngineDeadError("the engine was not started", mend="await engine.start()")
+        if self._core.dead is not None:
+            raise self._core.dead.with_traceback(None)
+        return self._core, self._outputs
+
+    async def _call(self, method: str, **arguments: Any) -> Any:
+        core, _ = self._alive()
+        return await core.call(method, **arguments)
+
+    # Called by the core's link, on the loop.
+
+    def _absorb(self, step: EngineOutputs) -> None:
+        assert self._outputs is not None
+        assert self._core is not None
+        self._stats = step.stats
+        processed = self._outputs.process(step)
+        self._core.abort(processed.abort)
+        for request_id, output in processed.outputs.items():
+            self._streams.put(request_id, output)
+        self._tell_ended(processed.ended)
+
+    def _died(self, error: EngineDeadError) -> None:
+        self._streams.fail(error)
+        if not self._stopped:
+            log.error("%s", error)
+
+    def _drop(self, request_id: str) -> None:
+        """Nobody waits for it any more: end what still runs of it."""
+        self._streams.close(request_id)
+        assert self._outputs is not None
+        assert self._core is not None
+        ended = self._outputs.forget([request_id])
+        self._core.abort([end.request_id for end in ended])
+        self._tell_ended(ended)
+
+    def _tell_ended(self, ended: list[Ended]) -> None:
+        for end in ended:
+            self._front_end.call(
+                "request_finished",
+                request_id=end.request_id,
+                reason=end.reason,
+                num_output_tokens=end.num_output_tokens,
+            )

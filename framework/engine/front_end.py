@@ -1,0 +1,165 @@
+"""The front end's parts, and its threads for what may take long: tokenizing, templates."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from framework.engine import recipe
+from framework.engine.build import (
+    build_core,
+    build_registry,
+    create_participants,
+    create_processors,
+    refuse_unsupported,
+)
+from framework.engine.inputs import InputProcessor, end_of_sequence_ids
+from framework.engine.model_files import find_model, load_tokenizer
+from framework.engine.remote.links import ClientLink, QueueLink
+from framework.engine.remote.messages import Started
+from framework.engine.remote.process import CoreProcess, serve
+from framework.plugins.hooks import build_hooks
+
+if TYPE_CHECKING:
+    import pluggy
+
+    from framework.config.sections import EngineConfig
+    from framework.contracts.logits_processor import LogitsProcessor
+    from framework.contracts.model_source import ModelFiles
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.engine.inputs import PreparedRequest
+    from framework.engine.remote.process import Built
+    from framework.engine.request_options import RequestOptions
+    from framework.plugins.registry import PluginRegistry
+
+log = logging.getLogger("framework")
+T = TypeVar("T")
+
+
+@dataclass(kw_only=True)
+class FrontEnd:
+    """Everything of an engine but its core.
+
+    tokenizer: for the event loop, which turns ids into text.  The threads have their own:
+    tokenizers keep state while they work.
+    """
+
+    config: EngineConfig
+    registry: PluginRegistry
+    hooks: pluggy.PluginManager
+    model: ModelFiles
+    tokenizer: Tokenizer
+    processors: dict[str, LogitsProcessor]
+    participants: tuple[str, ...]
+    vocab_size: int = 0
+    max_model_len: int = 0
+    _own: threading.local = field(default_factory=threading.local)
+    _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _threads: ThreadPoolExecutor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._threads = ThreadPoolExecutor(
+            self.config.execution.tokenizer_threads,
+            thread_name_prefix="framework-tokenizer",
+            initializer=self._load_own,
+        )
+        # Loads while the core loads its weights.
+        self._threads.submit(lambda: None)
+
+    def _load_own(self) -> None:
+        self._own.tokenizer = load_tokenizer(self.registry, self.config.model, self.model)
+        self._own.inputs = None
+
+    def link(self, in_process: bool) -> ClientLink:
+        """Start the core, in a process or in a thread."""
+        names = tuple(self.processors)
+        if in_process:
+
+            def build() -> Built:
+                participants = create_participants(self.registry, self.config)
+                core, notes = build_core(
+                    self.config, self.registry, self.model, names, participants
+                )
+                return core, Started(
+                    max_model_len=core.max_model_len, vocab_size=core.vocab_size, notes=notes
+                )
+
+            return QueueLink(lambda far: serve(far, build))
+        return CoreProcess(
+            recipe.BUILDER,
+            recipe.write(self.config, self.model, names),
+            log_level=log.getEffectiveLevel(),
+        )
+
+    def started(self, *, vocab_size: int, max_model_len: int) -> None:
+        """The core is ready, and this is what it says; requests can be prepared from now on."""
+        self.vocab_size, self.max_model_len = vocab_size, max_model_len
+
+    async def prepare(
+        self, prompt: object, sampling: object, options: RequestOptions
+    ) -> PreparedRequest:
+        """See InputProcessor.process; runs in one of the threads."""
+        return await self._run(lambda: self._inputs().process(prompt, sampling, options))
+
+    async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
+        """Let `work` use a tokenizer in one of the threads."""
+        return await self._run(lambda: work(self._own.tokenizer))
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def _inputs(self) -> InputProcessor:
+        if self._own.inputs is None:
+            tokenizer = self._own.tokenizer
+            self._own.inputs = InputProcessor(
+                tokenizer,
+                vocab_size=self.vocab_size,
+                max_model_len=self.max_model_len,
+                eos_ids=end_of_sequence_ids(
+                    tokenizer, self.model.generation_config, self.model.config
+                ),
+                seed=self.config.model.seed,
+                logits_processors=self.processors,
+                participants=self.participants,
+                numbers=self._numbers,
+            )
+        inputs: InputProcessor = self._own.inputs
+        return inputs
+
+    def call(self, hook: str, **arguments: Any) -> None:
+        """Tell the hooks; one that fails is reported and disturbs nobody."""
+        try:
+            getattr(self.hooks.hook, hook)(**arguments)
+        except Exception:
+            log.exception("a hooks plugin failed in %s", hook)
+
+    def close(self) -> None:
+        """End the threads; may be called twice."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def build_front_end(config: EngineConfig) -> FrontEnd:
+    """Plugins, model files and tokenizer.  Raises what `LLM` raises."""
+    refuse_unsupported(config)
+    registry = build_registry(config)
+    hooks = build_hooks(registry)
+    processors = create_processors(registry, config)
+    names = registry.activated("scheduler_participant", config.plugin.scheduler_participants)
+    registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
+    registry.find("executor", config.execution.executor, named=True)
+    model = find_model(registry, config.model)
+    return FrontEnd(
+        config=config,
+        registry=registry,
+        hooks=hooks,
+        model=model,
+        tokenizer=load_tokenizer(registry, config.model, model),
+        processors=processors,
+        participants=tuple(record.name for record in names),
+    )

@@ -1,0 +1,183 @@
+"""The front end's end: calls with answers, and what the steps bring, for one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from framework.contracts.messages import EngineInput, EngineOutputs
+from framework.engine.remote.links import ClientLink
+from framework.engine.remote.messages import (
+    Abort,
+    Add,
+    Answer,
+    Beat,
+    Call,
+    Died,
+    Outputs,
+    Reply,
+    Started,
+    Stop,
+)
+from framework.errors import EngineDeadError, FrameworkError
+
+POLL_SECONDS = 0.2
+"""How often the reader looks whether the other end still lives."""
+
+
+class AsyncCore:
+    """An engine core at the other end of a link.  Used on one event loop.
+
+    on_outputs: called on the loop with what each step brought.  on_death: called once on the
+    loop when nothing more can come.
+    """
+
+    def __init__(
+        self,
+        link: ClientLink,
+        *,
+        on_outputs: Callable[[EngineOutputs], None],
+        on_death: Callable[[EngineDeadError], None],
+    ) -> None:
+        self._link = link
+        self._on_outputs = on_outputs
+        self._on_death = on_death
+        self._loop = asyncio.get_running_loop()
+        self._started: asyncio.Future[Started] = self._loop.create_future()
+        self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._numbers = itertools.count()
+        self._closing = False
+        self._ended = asyncio.Event()
+        self.dead: FrameworkError | None = None
+        self.last_sign = time.monotonic()
+        self._reader = threading.Thread(target=self._read, name="framework-reader", daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the core's process; None where it is this one."""
+        return self._link.pid
+
+    async def started(self) -> Started:
+        """Wait until the core is ready.  Raises what stopped its start."""
+        return await self._started
+
+    async def add(self, inputs: Sequence[EngineInput]) -> None:
+        """Queue all or none.  Raises InputError, OverloadedError, EngineDeadError."""
+        number = next(self._numbers)
+        await self._ask(number, Add(number=number, inputs=tuple(inputs)))
+
+    async def call(self, method: str, **arguments: Any) -> Any:
+        """A method of `server.METHODS`.  Raises what it raises, and EngineDeadError."""
+        number = next(self._numbers)
+        return await self._ask(number, Call(number=number, method=method, arguments=arguments))
+
+    def abort(self, request_ids: Sequence[str]) -> None:
+        """End requests; their ends come with the outputs."""
+        if request_ids and self.dead is None:
+            self._link.send(Abort(request_ids=tuple(request_ids)))
+
+    async def stop(self, *, drain: bool) -> None:
+        """Tell the core to end, and wait until it has.  drain: after it has served all."""
+        self._closing = True
+        if self.dead is None:
+            self._link.send(Stop(drain=drain))
+        await self._ended.wait()
+
+    def close(self) -> None:
+        """End the core by whatever means; waits for it.  May be called twice."""
+        self._closing = True
+        self._link.end()
+        self._reader.join()
+        self._link.close()
+
+    async def _ask(self, number: int, request: Add | Call) -> Any:
+        if self.dead is not None:
+            raise self.dead.with_traceback(None)
+        future = self._calls[number] = self._loop.create_future()
+        self._link.send(request)
+        try:
+            return await future
+        finally:
+            self._calls.pop(number, None)
+
+    # The reader's thread: decoding is off the loop.
+
+    def _read(self) -> None:
+        while True:
+            try:
+                answers = self._link.receive(POLL_SECONDS)
+            except (EOFError, EngineDeadError) as error:
+                self._tell(self._die, error)
+                return
+            except Exception as error:  # a message that cannot be understood
+                self._tell(self._die, error)
+                return
+            for answer in answers:
+                self._tell(self._handle, answer)
+            if any(isinstance(answer, Died) for answer in answers):
+                return
+
+    def _tell(self, what: Callable[[Any], None], argument: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(what, argument)
+        except RuntimeError:  # the loop was closed before the engine
+            return
+
+    # On the loop.
+
+    def _handle(self, answer: Answer) -> None:
+        self.last_sign = time.monotonic()
+        match answer:
+            case Outputs():
+                self._on_outputs(answer.outputs)
+            case Reply():
+                self._reply(answer)
+            case Started():
+                if not self._started.done():
+                    self._started.set_result(answer)
+            case Died():
+                self._die(answer.error.error())
+            case Beat():
+                pass
+
+    def _reply(self, reply: Reply) -> None:
+        future = self._calls.get(reply.number)
+        if future is None or future.done():
+            return
+        if reply.error is not None:
+            future.set_exception(reply.error.error())
+        else:
+            future.set_result(reply.value)
+
+    def _die(self, error: BaseException) -> None:
+        """Nothing more will come: whoever waits is told."""
+        if self.dead is not None:
+            return
+        dead = self._as_death(error)
+        self.dead = dead
+        # What stopped a start is told as it is; a running engine can only be dead.
+        if not self._started.done():
+            self._started.set_exception(dead)
+            self._started.exception()  # nobody may be waiting for it
+        for future in self._calls.values():
+            if not future.done():
+                future.set_exception(dead)
+        self._ended.set()
+        if isinstance(dead, EngineDeadError):
+            self._on_death(dead)
+
+    def _as_death(self, error: BaseException) -> FrameworkError:
+        if self._closing:
+            return EngineDeadError("the engine is closed", mend="make a new engine")
+        if isinstance(error, FrameworkError):
+            return error
+        return EngineDeadError(
+            "the engine core sends nothing more",
+            found=f"{type(error).__name__}: {error}",
+            mend="start the engine anew",
+        )

@@ -1,0 +1,159 @@
+"""The core's end: takes requests from a link, steps the core, sends what it brings."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from framework.contracts.messages import EngineStats
+from framework.core.engine_core import EngineCore
+from framework.engine.remote.messages import (
+    Abort,
+    Add,
+    Answer,
+    Call,
+    Died,
+    Outputs,
+    Reply,
+    Request,
+    Stop,
+    WireError,
+)
+from framework.errors import EngineDeadError, FrameworkError, UnsupportedError
+
+IDLE_WAIT = 0.5
+"""Seconds that an idle core waits for a message before it looks around."""
+
+
+class ServerLink(Protocol):
+    """The core's end of a link."""
+
+    def receive(self, timeout: float) -> Sequence[Request]:
+        """All that has come; waits up to `timeout` seconds for the first.  0: no wait.
+        Raises EOFError when the other end is gone."""
+        ...
+
+    def send(self, answer: Answer) -> None:
+        """Never waits for the other end."""
+        ...
+
+
+def _stats(core: EngineCore) -> dict[str, Any]:
+    return dataclasses.asdict(core.stats)
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "stats": _stats,
+    "check_integrity": lambda core: core.check_integrity(),
+    "reset_prefix_cache": lambda core: core.reset_prefix_cache(),
+    "pause": lambda core: core.pause(),
+    "resume": lambda core: core.resume(),
+    "pin_prefix": lambda core, **given: core.pin_prefix(**given),
+    "unpin_prefix": lambda core, key: core.unpin_prefix(key),
+    "take_kv_events": lambda core: [dataclasses.asdict(e) for e in core.take_kv_events()],
+}
+"""What a Call may call."""
+
+
+class CoreServer:
+    """Serves one core until it is told to stop, or the core or the other end dies.
+
+    busy_since: monotonic seconds when the step that is being made began, else None.
+    """
+
+    def __init__(self, core: EngineCore, link: ServerLink) -> None:
+        self._core = core
+        self._link = link
+        self._stopping = False
+        self._live: set[str] = set()
+        self._told = EngineStats()
+        self.busy_since: float | None = None
+
+    def run(self) -> None:
+        """Returns after a Stop, when all that is to be served has been; closes the core."""
+        try:
+            self._loop()
+        except EOFError:  # nobody is left to serve
+            pass
+        except Exception as error:
+            self._link.send(Died(error=WireError.of(_fatal(error))))
+        finally:
+            self._core.close()
+
+    def _loop(self) -> None:
+        core = self._core
+        while not (self._stopping and not core.has_work()):
+            idle = not core.has_work() or core.paused
+            for request in self._link.receive(IDLE_WAIT if idle else 0.0):
+                self._handle(request)
+            if core.has_work():
+                self._step()
+
+    def _step(self) -> None:
+        self.busy_since = time.monotonic()
+        outputs = self._core.step()
+        self.busy_since = None
+        self._live.difference_update(outputs.request_ids[end.row] for end in outputs.finished)
+        # A step that only waits for a participant has nothing to tell.
+        if outputs.request_ids or outputs.stats != self._told:
+            self._told = outputs.stats
+            self._link.send(Outputs(outputs=outputs))
+
+    def _handle(self, request: Request) -> None:
+        match request:
+            case Add():
+                self._answer(request.number, lambda: self._add(request))
+            case Abort():
+                self._core.abort(request.request_ids)
+            case Call():
+                self._answer(request.number, lambda: self._call(request))
+            case Stop():
+                self._stopping = True
+                if not request.drain:
+                    self._core.abort(tuple(self._live))
+                self._core.resume()
+
+    def _answer(self, number: int, work: Callable[[], Any]) -> None:
+        try:
+            reply = Reply(number=number, value=work())
+        except EngineDeadError:
+            raise
+        except FrameworkError as error:
+            reply = Reply(number=number, error=WireError.of(error))
+        self._link.send(reply)
+
+    def _add(self, request: Add) -> None:
+        if self._stopping:
+            raise EngineDeadError("the engine is shutting down", mend="ask another engine")
+        added: list[str] = []
+        try:
+            for entry in request.inputs:
+                self._core.add(entry)
+                added.append(entry.request_id)
+        except FrameworkError:
+            self._core.abort(added)
+            raise
+        finally:
+            self._live.update(added)
+
+    def _call(self, request: Call) -> Any:
+        method = METHODS.get(request.method)
+        if method is None:
+            raise UnsupportedError(
+                f"the engine core has no method {request.method!r}",
+                expected=f"one of {', '.join(METHODS)}",
+                found=request.method,
+            )
+        return method(self._core, **request.arguments)
+
+
+def _fatal(error: Exception) -> EngineDeadError:
+    if isinstance(error, EngineDeadError):
+        return error
+    return EngineDeadError(
+        "the engine stopped after a fault",
+        found=f"{type(error).__name__}: {error}",
+        mend="start the engine anew; its log has the fault",
+    )

@@ -1,0 +1,51 @@
+"""What a caller may say of a request beside prompt and sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from framework.errors import InputError
+
+_INT64 = 2**63
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestOptions:
+    """request_id: what the client calls it; None: the engine's own number.  priority: lower
+    first, heeded by the policy "priority".  tenant: whose request it is, heeded by the policy
+    "fair".  deadline: seconds from now after which it is given up; None: none.
+    trace_headers: of the caller's trace.
+
+    Raises InputError that names the field.
+    """
+
+    request_id: str | None = None
+    priority: int = 0
+    tenant: str = ""
+    deadline: float | None = None
+    trace_headers: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.priority, int) and not isinstance(self.priority, bool)
+        if not number or not -_INT64 <= self.priority < _INT64:
+            raise _bad("priority", "a 64-bit integer, lower first", self.priority)
+        if not isinstance(self.tenant, str):
+            raise _bad("tenant", "a string", self.tenant)
+        if self.request_id is not None and not isinstance(self.request_id, str):
+            raise _bad("request_id", "a string", self.request_id)
+        if self.deadline is not None and not _seconds(self.deadline):
+            raise _bad("deadline", "seconds from now, a finite number above 0", self.deadline)
+
+
+def _seconds(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return math.isfinite(value) and value > 0
+
+
+def _bad(parameter: str, expected: str, found: object) -> InputError:
+    return InputError(
+        f"{parameter} is invalid", parameter=parameter, expected=expected, found=f"{found!r:.80}"
+    )
