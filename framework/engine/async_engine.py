@@ -15,7 +15,7 @@ from framework.contracts.sampling import SamplingParams
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
 from framework.engine.llm_options import LLMOptions, resolve_options
-from framework.engine.output_processor import Ended, OutputProcessor
+from framework.engine.output_processor import OutputProcessor
 from framework.engine.remote.client import AsyncCore
 from framework.engine.request_options import RequestOptions
 from framework.engine.streams import OutputStream, Streams
@@ -23,6 +23,7 @@ from framework.errors import EngineDeadError
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
+    from framework.config.sections import EngineConfig
     from framework.contracts.messages import EngineOutputs
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
@@ -63,8 +64,7 @@ class AsyncEngine:
         return engine
 
     def _init(self, resolved: Resolved, in_process: bool) -> None:
-        self.config = resolved.config
-        self.provenance = resolved.provenance
+        self._resolved = resolved
         self.notes: tuple[str, ...] = ()
         self._in_process = in_process
         self._front: FrontEnd | None = None
@@ -80,7 +80,7 @@ class AsyncEngine:
         Raises ConfigError, PluginError, ModelError or UnsupportedError, as `LLM` does; then
         nothing is left running.
         """
-        front = await asyncio.to_thread(build_front_end, self.config)
+        front = await asyncio.to_thread(build_front_end, self._resolved)
         try:
             link = front.link(self._in_process)
             core = AsyncCore(link, on_outputs=self._absorb, on_death=self._died)
@@ -99,10 +99,10 @@ class AsyncEngine:
         self._front, self._core = front, core
         self._outputs = OutputProcessor(front.tokenizer)
         self.max_model_len = started.max_model_len
-        self.notes = (*front.registry.notes, *started.notes)
+        self.notes = (*front.notes, *started.notes)
         for note in self.notes:
             log.info("%s", note)
-        front.call("engine_started", notes=self.notes)
+        front.events.started(self.notes)
 
     async def generate(
         self,
@@ -151,8 +151,7 @@ class AsyncEngine:
             # Cancelled: the core may have it already.  Refused: aborting it changes nothing.
             self._drop(request_id)
             raise
-        for engine_input in request.inputs:
-            self._front_end.call("request_added", request=engine_input)
+        self._front_end.events.added(request.inputs)
         return stream
 
     def abort(self, request_id: str) -> bool:
@@ -189,6 +188,11 @@ class AsyncEngine:
         return self._stats
 
     @property
+    def config(self) -> EngineConfig:
+        """What the engine runs with, proposals of plugins included."""
+        return self._resolved.config if self._front is None else self._front.config
+
+    @property
     def core_pid(self) -> int | None:
         """Process of the core; None while it runs in this one."""
         return None if self._core is None else self._core.pid
@@ -220,7 +224,7 @@ class AsyncEngine:
         await asyncio.to_thread(self._core.close)
         if first:
             self._front_end.close()
-            self._front_end.call("engine_closed")
+            self._front_end.events.closed()
 
     async def __aenter__(self) -> AsyncEngine:
         await self.start()
@@ -263,7 +267,8 @@ class AsyncEngine:
         self._core.abort(processed.abort)
         for request_id, output in processed.outputs.items():
             self._streams.put(request_id, output)
-        self._tell_ended(processed.ended)
+        self._front_end.events.first_tokens(processed.first)
+        self._front_end.events.ended(processed.ended)
 
     def _died(self, error: EngineDeadError) -> None:
         self._streams.fail(error)
@@ -277,13 +282,4 @@ class AsyncEngine:
         assert self._core is not None
         ended = self._outputs.forget([request_id])
         self._core.abort([end.request_id for end in ended])
-        self._tell_ended(ended)
-
-    def _tell_ended(self, ended: list[Ended]) -> None:
-        for end in ended:
-            self._front_end.call(
-                "request_finished",
-                request_id=end.request_id,
-                reason=end.reason,
-                num_output_tokens=end.num_output_tokens,
-            )
+        self._front_end.events.ended(ended)

@@ -6,20 +6,24 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
+from framework.config.proposals import propose
 from framework.engine import recipe
 from framework.engine.build import (
     build_core,
     build_registry,
     create_participants,
     create_processors,
+    refuse_no_folder,
     refuse_unsupported,
 )
-from framework.engine.inputs import InputProcessor, end_of_sequence_ids
+from framework.engine.ends import end_of_sequence_ids
+from framework.engine.events import Events
+from framework.engine.inputs import InputProcessor
 from framework.engine.model_files import find_model, load_tokenizer
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started
@@ -27,8 +31,7 @@ from framework.engine.remote.process import CoreProcess, serve
 from framework.plugins.hooks import build_hooks
 
 if TYPE_CHECKING:
-    import pluggy
-
+    from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
@@ -46,13 +49,16 @@ T = TypeVar("T")
 class FrontEnd:
     """Everything of an engine but its core.
 
+    provenance: where each value of the configuration comes from.  notes: start-up lines.
     tokenizer: for the event loop, which turns ids into text.  The threads have their own:
     tokenizers keep state while they work.
     """
 
     config: EngineConfig
+    provenance: Mapping[str, str]
+    notes: tuple[str, ...]
     registry: PluginRegistry
-    hooks: pluggy.PluginManager
+    events: Events
     model: ModelFiles
     tokenizer: Tokenizer
     processors: dict[str, LogitsProcessor]
@@ -93,7 +99,7 @@ class FrontEnd:
             return QueueLink(lambda far: serve(far, build))
         return CoreProcess(
             recipe.BUILDER,
-            recipe.write(self.config, self.model, names),
+            recipe.write(self.config, self.registry, self.model, names),
             log_level=log.getEffectiveLevel(),
         )
 
@@ -122,7 +128,10 @@ class FrontEnd:
                 vocab_size=self.vocab_size,
                 max_model_len=self.max_model_len,
                 eos_ids=end_of_sequence_ids(
-                    tokenizer, self.model.generation_config, self.model.config
+                    tokenizer,
+                    self.model.generation_config,
+                    self.model.config,
+                    self.vocab_size,
                 ),
                 seed=self.config.model.seed,
                 logits_processors=self.processors,
@@ -132,23 +141,19 @@ class FrontEnd:
         inputs: InputProcessor = self._own.inputs
         return inputs
 
-    def call(self, hook: str, **arguments: Any) -> None:
-        """Tell the hooks; one that fails is reported and disturbs nobody."""
-        try:
-            getattr(self.hooks.hook, hook)(**arguments)
-        except Exception:
-            log.exception("a hooks plugin failed in %s", hook)
-
     def close(self) -> None:
         """End the threads; may be called twice."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def build_front_end(config: EngineConfig) -> FrontEnd:
+def build_front_end(resolved: Resolved) -> FrontEnd:
     """Plugins, model files and tokenizer.  Raises what `LLM` raises."""
+    refuse_no_folder()
+    registry = build_registry(resolved.config)
+    resolved, proposed = propose(resolved, registry)
+    config = resolved.config
     refuse_unsupported(config)
-    registry = build_registry(config)
-    hooks = build_hooks(registry)
+    hooks = build_hooks(registry, config.plugin.plugin_error_limit)
     processors = create_processors(registry, config)
     names = registry.activated("scheduler_participant", config.plugin.scheduler_participants)
     registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
@@ -156,8 +161,10 @@ def build_front_end(config: EngineConfig) -> FrontEnd:
     model = find_model(registry, config.model)
     return FrontEnd(
         config=config,
+        provenance=resolved.provenance,
+        notes=(*proposed, *registry.notes),
         registry=registry,
-        hooks=hooks,
+        events=Events(hooks),
         model=model,
         tokenizer=load_tokenizer(registry, config.model, model),
         processors=processors,

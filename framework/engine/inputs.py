@@ -271,8 +271,6 @@ def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
     )
 
 
-
-
 def _bad(parameter: str, expected: str, found: object) -> InputError:
     return InputError(
         f"{parameter} is invalid", parameter=parameter, expected=expected, found=repr(found)

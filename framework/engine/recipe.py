@@ -6,26 +6,49 @@ hub's token is not among them; the files are here already.
 
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from framework.config.choices import choices_of
 from framework.config.sections import EngineConfig
 from framework.contracts.model_source import ModelFiles
 from framework.engine.remote.messages import Started
+from framework.plugins.children import hand_over, take_over
+from framework.plugins.kinds import Scope
 
 if TYPE_CHECKING:
     from framework.engine.remote.process import Built
+    from framework.plugins.registry import PluginRegistry
 
 BUILDER = f"{__name__}:build"
 
 
-def write(config: EngineConfig, model: ModelFiles, logits_processors: tuple[str, ...]) -> bytes:
-    """JSON, which unlike msgpack has integers of any size, as a config.json may."""
+SCOPES = (Scope.ENGINE_CORE, Scope.WORKER)
+
+
+def write(
+    config: EngineConfig,
+    registry: PluginRegistry,
+    model: ModelFiles,
+    logits_processors: tuple[str, ...],
+) -> bytes:
+    """JSON, which unlike msgpack has integers of any size, as a config.json may.
+
+    Raises PluginError for a plugin or an option that cannot reach another process.
+    """
     settings = config.model_dump(mode="json", exclude={"model": {"token"}})
+    plugins = hand_over(registry, SCOPES, choices_of(config))
     files = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
-    recipe = {"config": settings, "model": files, "logits_processors": logits_processors}
+    recipe = {
+        "config": settings,
+        "plugins": base64.b64encode(plugins).decode(),
+        "model": files,
+        "logits_processors": logits_processors,
+    }
     return json.dumps(recipe, default=_plain).encode()
 
 
@@ -35,22 +58,25 @@ def _plain(value: object) -> object:
     raise TypeError(f"a {type(value).__name__} in the configuration of a model")
 
 
-def read(recipe: bytes) -> tuple[EngineConfig, ModelFiles, tuple[str, ...]]:
-    """What `write` was given."""
+def build(recipe: bytes) -> Built:
+    """The core, in the process that runs it.
+
+    Raises PluginError with the rows that differ where this process finds other plugins.
+    """
+    from framework.engine.build import build_core, create_participants
+
     found: dict[str, Any] = json.loads(recipe)
+    registry = take_over(base64.b64decode(found["plugins"]))
+    config = EngineConfig(**found["config"])
+    participants = create_participants(registry, config)
+    names = tuple(found["logits_processors"])
+    core, notes = build_core(config, registry, _model(found), names, participants)
+    started = Started(max_model_len=core.max_model_len, vocab_size=core.vocab_size, notes=notes)
+    return core, started
+
+
+def _model(found: Mapping[str, Any]) -> ModelFiles:
     files = found["model"]
     files["root"] = Path(files["root"])
     files["weights"] = tuple(Path(file) for file in files["weights"])
-    model = ModelFiles(**files)
-    return EngineConfig(**found["config"]), model, tuple(found["logits_processors"])
-
-
-def build(recipe: bytes) -> Built:
-    """The core, in the process that runs it."""
-    from framework.engine.build import build_core, build_registry, create_participants
-
-    config, model, logits_processors = read(recipe)
-    registry = build_registry(config)
-    participants = create_participants(registry, config)
-    core, notes = build_core(config, registry, model, logits_processors, participants)
-    return core, Started(max_model_len=core.max_model_len, vocab_size=core.vocab_size, notes=notes)
+    return ModelFiles(**files)

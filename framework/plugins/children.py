@@ -2,7 +2,7 @@
 
 The parent packs a `Handover` and gives its bytes to the child with whatever starts that (an
 argument of a spawned process, the first message of a socket).  The child's first act is
-`take_over(payload)`: a registry for its scope, under the parent's policy, with its ad-hoc
+`take_over(payload)`: a registry for its scopes, under the parent's policy, with its ad-hoc
 plugins and options, which has found the same distributions with the same files, or an error
 that prints the rows that differ.
 """
@@ -27,7 +27,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     """What travels.  variables: the policy as FRAMEWORK_PLUGINS variables.  path: the parent's
     sys.path.  options: with their secrets, which therefore stay out of the repr."""
 
-    scope: str
+    scopes: tuple[str, ...]
     variables: dict[str, str]
     no_plugins: bool
     ad_hoc: dict[str, str]
@@ -37,20 +37,22 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     expected: ResolvedSet
 
     def __repr__(self) -> str:
-        return f"Handover(scope={self.scope!r}, {len(self.expected.rows)} plugins)"
+        return f"Handover({'+'.join(self.scopes)}, {len(self.expected.rows)} plugins)"
 
 
-def hand_over(registry: PluginRegistry, scope: Scope, choices: Choices | None = None) -> bytes:
-    """What a child of this scope needs in order to use the plugins of `registry`.
+def hand_over(
+    registry: PluginRegistry, scopes: Sequence[Scope], choices: Choices | None = None
+) -> bytes:
+    """What a child of these scopes needs in order to use the plugins of `registry`.
 
     choices: as for `resolve_plugins`.  The bytes hold options in clear: give them to the child
     and to nobody else.  Raises PluginError for a plugin that was registered in code and for an
     option that is no plain value, neither of which can reach another process.
     """
-    expected = resolve_plugins(registry, choices).for_scope(scope)
+    expected = resolve_plugins(registry, choices).for_scopes(scopes)
     _refuse_registered(registry, expected)
     handover = Handover(
-        scope=scope.value,
+        scopes=tuple(scope.value for scope in scopes),
         variables=registry.policy.as_env(),
         no_plugins=registry.policy.no_plugins,
         ad_hoc=dict(registry.ad_hoc),
@@ -79,7 +81,7 @@ def take_over(
     """
     handover = msgspec.msgpack.decode(payload, type=Handover)
     sys.path.extend(entry for entry in handover.path if entry not in sys.path)
-    scope = Scope(handover.scope)
+    scopes = [Scope(scope) for scope in handover.scopes]
     registry = PluginRegistry(
         policy=Policy.from_env(handover.variables, no_plugins=handover.no_plugins, kinds=kinds),
         ad_hoc=handover.ad_hoc,
@@ -87,12 +89,12 @@ def take_over(
         kinds=kinds,
         search_path=search_path,
         first_party=first_party,
-        scopes={scope},
+        scopes=scopes,
     )
     check_equal(
-        resolve_plugins(registry, handover.choices).for_scope(scope),
+        resolve_plugins(registry, handover.choices).for_scopes(scopes),
         handover.expected,
-        names=(f"this {scope.value} process", "its parent"),
+        names=(f"this {'+'.join(handover.scopes)} process", "its parent"),
         mend="start both from one environment: the same Python, PYTHONPATH and distributions",
     )
     return registry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import importlib_metadata
@@ -58,9 +58,10 @@ class ResolvedSet(msgspec.Struct, frozen=True, kw_only=True):
 
     rows: tuple[Row, ...]
 
-    def for_scope(self, scope: str) -> ResolvedSet:
-        """The rows of the processes of one scope."""
-        return ResolvedSet(rows=tuple(row for row in self.rows if scope in row.scopes))
+    def for_scopes(self, scopes: Iterable[str]) -> ResolvedSet:
+        """The rows of a process of these scopes."""
+        wanted = set(scopes)
+        return ResolvedSet(rows=tuple(row for row in self.rows if wanted & {*row.scopes}))
 
     @property
     def fingerprint(self) -> str:

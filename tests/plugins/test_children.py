@@ -79,7 +79,7 @@ def test_policy_ad_hoc_plugins_options_and_scope_travel(house, spawn):
         options={"scheduling_policy": {"mine": {"depth": 7, "token": SecretStr("hush")}}},
     )
     choices = {"scheduling_policy": ["mine"]}
-    payload = hand_over(registry, Scope.ENGINE_CORE, choices)
+    payload = hand_over(registry, [Scope.ENGINE_CORE], choices)
     ended = spawn(payload, FRAMEWORK_PLUGINS="", FRAMEWORK_PLUGINS_DENY="*")
     assert ended.returncode == 0, ended.stderr
     assert json.loads(ended.stdout) == {
@@ -105,7 +105,7 @@ def test_a_child_that_finds_other_plugins_prints_the_rows(house, spawn, monkeypa
     paths = [str(tmp_path / name) for name in ("new", "more")]
     for path in paths:
         monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != path])
-    payload = hand_over(parent(), Scope.ENGINE_CORE)
+    payload = hand_over(parent(), [Scope.ENGINE_CORE])
     ended = spawn(payload, path=paths)
     text = ended.stderr.decode()
     assert ended.returncode == 1
@@ -121,7 +121,7 @@ def test_only_rows_of_the_childs_scope_are_compared(house, spawn, monkeypatch, t
     far = str(tmp_path / "far")
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != far])
     house.add("dist", {"scheduling_policies mine": "P"}, POLICY)
-    payload = hand_over(parent(), Scope.ENGINE_CORE, {"scheduling_policy": ["mine"]})
+    payload = hand_over(parent(), [Scope.ENGINE_CORE], {"scheduling_policy": ["mine"]})
     assert spawn(payload, path=[far]).returncode == 0
 
 
@@ -137,18 +137,18 @@ def test_what_is_no_value_cannot_travel(house):
         registry.register("thing", "mine", Mine, "me"),
         pytest.raises(PluginError, match="thing:mine@me was registered in code"),
     ):
-        hand_over(registry, Scope.WORKER)
-    hand_over(registry, Scope.FRONT_END)
+        hand_over(registry, [Scope.WORKER])
+    hand_over(registry, [Scope.FRONT_END])
     house.thing("t", "d")
     registry = house.registry(options={"thing": {"t": {"x": object()}}})
     with pytest.raises(PluginError, match="option of a plugin cannot reach a child"):
-        hand_over(registry, Scope.WORKER)
+        hand_over(registry, [Scope.WORKER])
 
 
 def test_no_plugins_travels(house):
     """A child of a parent that admits the first party only admits no other."""
     house.thing("t", "d")
-    payload = hand_over(house.registry(no_plugins=True), Scope.WORKER)
+    payload = hand_over(house.registry(no_plugins=True), [Scope.WORKER])
     child = take_over(payload, kinds=house.kinds, search_path=house.paths, first_party=frozenset())
     assert child.policy.no_plugins
     assert [record.state for record in child.records("thing")] == ["denied"]

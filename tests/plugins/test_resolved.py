@@ -41,11 +41,11 @@ def test_it_does_not_depend_on_the_process_or_on_what_is_loaded(house):
     first = resolve_plugins(everywhere)
     everywhere.create("thing", "a")
     assert first == resolve_plugins(everywhere) == resolve_plugins(front)
-    assert first.for_scope(Scope.WORKER) == first
-    left = first.for_scope(Scope.ENGINE_CORE)
+    assert first.for_scopes([Scope.WORKER]) == first
+    left = first.for_scopes([Scope.ENGINE_CORE])
     assert "thing:a@d" not in [row.key for row in left.rows]
     assert left.fingerprint != first.fingerprint
-    assert [row.key for row in first.for_scope(Scope.FRONT_END).rows].count(
+    assert [row.key for row in first.for_scopes([Scope.FRONT_END]).rows].count(
         "core:framework@framework"
     ) == 1
 
