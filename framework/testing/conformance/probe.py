@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,15 +40,26 @@ class Probe:
     patches: tuple[str, ...] = ()
 
 
-def probe_import(value: str, *, budget: float = 20.0, path: Sequence[str] | None = None) -> Probe:
+def probe_import(
+    value: str,
+    *,
+    budget: float = 20.0,
+    path: Sequence[str] | None = None,
+    exercise: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Probe:
     """Import "module:attr" in a fresh interpreter, at most `budget` seconds.
 
     path: its sys.path, by default that of this process.  Whatever the plugin prints is lost.
+    exercise: "module:function"; the class is also made, with `options`, and the instance given
+    to the function; then `seconds` are those of the function, and all else is of both.
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"
         where = [entry or os.getcwd() for entry in (sys.path if path is None else path)]
         command = [sys.executable, "-m", f"{__package__}.probe_child", value, str(answer)]
+        if exercise is not None:
+            command += [exercise, json.dumps(dict(options or {}))]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
         try:
             found = subprocess.run(

@@ -92,11 +92,21 @@ def _differences(before: dict[Any, object], after: dict[Any, object]) -> Iterato
     return (key for key, value in before.items() if after.get(key) != value)
 
 
-def _import(value: str) -> None:
+def _import(value: str) -> Any:
     module, _, attribute = value.partition(":")
-    found: object = importlib.import_module(module.strip())
+    found: Any = importlib.import_module(module.strip())
     for part in attribute.partition("[")[0].strip().split("."):
         found = getattr(found, part)
+    return found
+
+
+def _exercise(cls: Any, exercise: str, options: dict[str, Any]) -> float:
+    """Seconds that a function takes with a new instance."""
+    function = _import(exercise)
+    plugin = cls(None if cls.Options is None else cls.Options(**options))
+    started = time.perf_counter()
+    function(plugin)
+    return time.perf_counter() - started
 
 
 def _last_words(done: Callable[[], None]) -> None:
@@ -105,8 +115,9 @@ def _last_words(done: Callable[[], None]) -> None:
     os._exit(0)
 
 
-def main(value: str, answer: str) -> None:
-    """Import `value` and write the findings to the file `answer`."""
+def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> None:
+    """Import `value`, exercise an instance if so asked, and write the findings to the file
+    `answer`."""
     _core_modules()
     from framework.testing.conformance.probe import HEAVY
 
@@ -116,12 +127,15 @@ def main(value: str, answer: str) -> None:
     threads = set(threading.enumerate())
     error = ""
     ears.on = True
+    exercised = 0.0
     started = time.perf_counter()
     try:
-        _import(value)
+        cls = _import(value)
+        if exercise:
+            exercised = _exercise(cls, exercise, json.loads(options))
     except BaseException as problem:  # an exit is a finding, too
         error = f"{type(problem).__name__}: {problem}"
-    seconds = time.perf_counter() - started
+    seconds = exercised if exercise else time.perf_counter() - started
     ears.on = False
     after = _attributes()
     findings = {
@@ -145,4 +159,4 @@ def _write(answer: str, findings: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    main(*sys.argv[1:5])

@@ -40,6 +40,7 @@ class Run:
         self.suite = suite
         self.target = target
         self.clauses = clauses_of(suite)
+        self._release = framework.__version__  # read from metadata each time
         self.seed = suite.seed if seed is None else seed
         self._only_case = only_case
         self._layers = frozenset(layers)
@@ -73,7 +74,7 @@ class Run:
 
     def _broken_before(self, layer: Layer) -> Outcome | None:
         for clause in self.clauses:
-            if clause.layer < layer and clause.required(framework.__version__):
+            if clause.layer < layer and clause.required(self._release):
                 outcome = self.outcome(clause.id)
                 if outcome.status is Status.FAILED:
                     return outcome

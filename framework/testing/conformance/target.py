@@ -20,7 +20,8 @@ from framework.testing.conformance.probe import Probe
 class Target:
     """record: of the plugin.  installed: it came with a distribution, so that there are
     metadata to look at.  same_name: all records of its kind and name.  options: {key: value}.
-    probe: what its import did, once it was tried."""
+    probe: what its import did, once it was tried.  memo: what a suite found out and its clauses
+    share."""
 
     kind: Kind
     record: Record
@@ -29,6 +30,7 @@ class Target:
     same_name: tuple[Record, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     probe: Probe | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
 
     @property
     def importable(self) -> bool:
