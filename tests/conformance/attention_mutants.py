@@ -8,63 +8,10 @@ from dataclasses import replace
 import torch
 
 from framework.contracts.attention_backend import AttentionSupported, CacheLayout
-from framework.contracts.base import Rejected, Rejection
+from framework.contracts.base import Rejected
 from framework.contracts.kv_cache_spec import FullAttentionSpec
-from framework_sdpa.backend import SdpaBackend
+from tests.conformance.attention_changed import PLAYS, Changed, rejected
 from tests.conformance.mutants import breaks, mutants_of
-
-PLAYS = tuple(f"ATTN-{number:03}" for number in (*range(30, 54), *range(101, 116)))
-"""Clauses that compute something, any of which a plain fault may break."""
-
-
-def rejected(query, field):
-    return Rejected(
-        (
-            Rejection(
-                code=field,
-                field=field,
-                found=getattr(query, field),
-                needed="another",
-                remedy="ask another backend",
-            ),
-        )
-    )
-
-
-class Changed(SdpaBackend):
-    """Sdpa with another `answer`, metadata, parameters or output."""
-
-    def __init_subclass__(cls):
-        cls.__doc__ = cls.__doc__ or "Broken on purpose."
-
-    def answer(self, query):
-        return self.answered(query, super().answer(query))
-
-    def answered(self, query, answer):
-        return answer
-
-    def builder(self, group):
-        inner, outer = super().builder(group), self
-
-        class Builder:
-            def plan(self, common, reuse=None):
-                return outer.planned(inner.plan(common, reuse), reuse)
-
-        return Builder()
-
-    def planned(self, common, reuse):
-        return common
-
-    def run(self, q, k, v, cache, metadata, params, out):
-        super().run(q, k, v, cache, metadata, self.asked(params, q, metadata), out)
-        self.spoil(out, q, k, v, cache, metadata, params)
-
-    def asked(self, params, q, metadata):
-        return params
-
-    def spoil(self, out, q, k, v, cache, metadata, params):
-        pass
-
 
 # Answers and layouts.
 
@@ -127,14 +74,11 @@ class ServesNothing(Changed):
         return rejected(query, "dtype")
 
 
-@breaks("ATTN-020")
+@breaks("ATTN-020", "ATTN-022")
 class WastesBytes(Changed):
     def layout(self, spec, page_tokens, num_pages):
         made = super().layout(spec, page_tokens, num_pages)
-        return replace(made, shape=(*made.shape[:-1], made.shape[-1] + num_pages // 7 % 2))
-
-    def run(self, q, k, v, cache, metadata, params, out):
-        super().run(q, k, v, cache[..., : k.shape[-1] + v.shape[-1]], metadata, params, out)
+        return replace(made, shape=(*made.shape[:-1], made.shape[-1] + (num_pages == 1009)))
 
 
 @breaks("ATTN-021")
@@ -149,7 +93,7 @@ class StoresAnything(Changed):
 class ChangesItsLayout(Changed):
     def layout(self, spec, page_tokens, num_pages):
         made = super().layout(spec, page_tokens, num_pages)
-        return replace(made, shape=made.shape[::-1]) if num_pages == 9 else made
+        return replace(made, shape=made.shape[::-1]) if num_pages == 1013 else made
 
 
 # Runs.
@@ -182,7 +126,9 @@ class DoesNotWrite(Changed):
 @breaks("ATTN-031")
 class CannotCombine(Changed):
     def spoil(self, out, q, k, v, cache, metadata, params):
-        if q.shape[1] != k.shape[1] and (params.window or params.softcap or params.chunk):
+        if q.shape[1] != k.shape[1] and (
+            params.window or params.softcap or params.chunk or params.sinks is not None
+        ):
             out.mul_(2)
 
 
@@ -198,7 +144,7 @@ class DropsTheWindow(Changed):
 class WritesBehindItsSlab(Changed):
     def spoil(self, out, q, k, v, cache, metadata, params):
         if not cache.is_contiguous():
-            cache.as_strided((1,), (1,), cache.storage_offset() + cache.stride(0) - 1).fill_(7)
+            cache.as_strided((1,), (1,), cache.storage_offset() + cache.stride(0) - 1).add_(1)
 
 
 @breaks("ATTN-034")
@@ -251,7 +197,7 @@ class NeedsContiguousInputs(Changed):
 @breaks("ATTN-040")
 class Overflows(Changed):
     def spoil(self, out, q, k, v, cache, metadata, params):
-        if float(q.abs().max()) > 8:
+        if len(q) and float(q.abs().max()) > 8:
             out.fill_(float("nan"))
 
 

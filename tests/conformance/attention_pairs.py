@@ -9,7 +9,7 @@ import torch
 from framework.contracts.attention_backend import AttentionSupported
 from framework.contracts.base import Rejected
 from framework.testing.conformance.suites.attention_backend import AttentionBackendSuite
-from tests.conformance.attention_mutants import PLAYS, Changed, rejected
+from tests.conformance.attention_changed import PLAYS, Changed, rejected
 from tests.conformance.mutants import breaks
 
 # Capabilities that are declared and not kept.
@@ -78,14 +78,14 @@ KEEPS_NOT = {
     "mixed_types": (spoils(lambda q, k, v, cache: q.dtype != cache.dtype), ("ATTN-031",)),
     "grouped_heads": (spoils(lambda q, k, v, cache: q.shape[1] != k.shape[1]), ("ATTN-031",)),
     "unequal_head_sizes": (spoils(lambda q, k, v, c: k.shape[2] != v.shape[2]), ("ATTN-031",)),
-    "window": (drops(window=None, sink_tokens=0), ("ATTN-031", "ATTN-050", "ATTN-108")),
+    "window": (drops(window=None, sink_tokens=0), ("ATTN-031", "ATTN-032", "ATTN-050", "ATTN-108")),
     "sink_tokens": (drops(sink_tokens=0), ("ATTN-031",)),
-    "chunk": (drops(chunk=None), ("ATTN-031",)),
+    "chunk": (drops(chunk=None), ("ATTN-031", "ATTN-032")),
     "softcap": (drops(softcap=None), ("ATTN-031", "ATTN-050")),
     "sinks": (drops(sinks=None), ("ATTN-031",)),
     "alibi": (drops(alibi_slopes=None), ("ATTN-031", "ATTN-050")),
     "bidirectional": (MasksTheFuture, ("ATTN-031", "ATTN-032")),
-    "several_per_decode": (KeepsDrafts, ("ATTN-031", "ATTN-107", "ATTN-108", "ATTN-109")),
+    "several_per_decode": (KeepsDrafts, PLAYS),
     "batch_invariant": (DependsOnItsMates, ()),
 }
 

@@ -9,7 +9,7 @@ import pytest
 from framework.testing.conformance import Status, check
 from framework.testing.conformance.suites.attention_backend import AttentionBackendSuite
 from tests.conformance import attention_mutants, attention_pairs
-from tests.conformance.attention_mutants import Changed, rejected
+from tests.conformance.attention_changed import Changed, rejected
 from tests.conformance.mutants import assert_caught, assert_fails, uncovered, unpaired
 from tests.conformance.sites import put
 

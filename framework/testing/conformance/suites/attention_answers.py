@@ -19,6 +19,8 @@ from framework.testing.conformance.suites.attention_base import AttentionClauses
 from framework.testing.conformance.suites.attention_reference import Features
 
 UNKNOWN = ("tensor_api", "dtype", "cache_dtype", "layer_type", "mask", "graph_mode")
+MANY, MORE = 1009, 1013
+"""Numbers of pages to lay out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,9 +182,11 @@ class AnswerClauses(AttentionClauses):
             for features in [self.plain(), *self.supported(capability)]:
                 for size in self.page_sizes(features):
                     spec = features.plain_spec()
-                    layout = self.new().layout(spec, size, 7)
+                    layout = self.new().layout(spec, size, MANY)
                     expect(layout.dtype in DTYPE_BYTES, "unknown type", found=layout.dtype)
-                    expect(layout.shape[0] == 7, "dimension 0 is not num_pages", found=layout.shape)
+                    expect(
+                        layout.shape[0] == MANY, "dimension 0 is not num_pages", found=layout.shape
+                    )
                     found = math.prod(layout.shape[1:]) * DTYPE_BYTES[layout.dtype]
                     expect(
                         found == spec.page_bytes(size),
@@ -200,10 +204,10 @@ class AnswerClauses(AttentionClauses):
     def layouts_are_stable(self) -> None:
         spec, size = self.plain().plain_spec(), self.page_sizes(self.plain())[0]
         own = self.new()
-        first, second = own.layout(spec, size, 3), own.layout(spec, size, 9)
+        first, second = own.layout(spec, size, MANY), own.layout(spec, size, MORE)
         expect(first.shape[1:] == second.shape[1:], "pages differ with their number", found=second)
-        expect(own.layout(spec, size, 3) == first, "a layout changes", found=first)
-        expect(self.new().layout(spec, size, 3) == first, "instances differ in the layout")
+        expect(own.layout(spec, size, MANY) == first, "a layout changes", found=first)
+        expect(self.new().layout(spec, size, MANY) == first, "instances differ in the layout")
 
     def _bad_queries(self) -> list[AttentionQuery]:
         plain = self.query()
