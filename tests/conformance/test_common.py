@@ -72,7 +72,7 @@ def install(tmp_path, monkeypatch):
 
 
 def test_a_good_plugin_passes_every_layer(install):
-    report = check(install())
+    report = check(install(), suite=Suite)
     assert report.conformant
     assert not report.failures, report.text()
     assert report.counts() == {"passed": len(clauses_of(Suite))}
