@@ -9,6 +9,7 @@ from framework.testing.conformance.suite import Suite
 _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
+    "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
