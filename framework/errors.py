@@ -98,7 +98,11 @@ class SelectionError(PluginError):
 
 
 class OverloadedError(FrameworkError):
-    """The engine takes no more requests now.  retry_after: seconds after which to ask again."""
+    """The engine takes no more requests now.
+
+    retry_after: seconds after which to ask again, an estimate: the mean time in which a place in
+    the queue became free lately, from 0.1 to 60; 1 while nothing is known of it.
+    """
 
     def __init__(
         self,

@@ -74,7 +74,8 @@ class SchedulerConfig(Section):
     "auto" for equal shares.  watermark: share of the pages that stays free when a request is
     admitted.  whole_sequence_must_fit: admit only what will never be preempted.
     max_queued_requests: more are refused (OverloadedError).  queue_timeout: seconds after which
-    a request that has never run ends with an error."""
+    a request that has never run ends with an error.  participant_timeout: seconds after which
+    requests that a participant holds back, while nothing else can run, end with an error."""
 
     max_num_seqs: int = Field(default=256, ge=1, le=2**20)
     max_num_active: int | None = Field(default=None, ge=1)
@@ -83,6 +84,7 @@ class SchedulerConfig(Section):
     whole_sequence_must_fit: bool = False
     max_queued_requests: int | None = Field(default=None, ge=1)
     queue_timeout: float | None = Field(default=None, ge=0)
+    participant_timeout: float | None = Field(default=60.0, ge=0)
     max_num_batched_tokens: int = Field(default=2048, ge=1, le=2**30)
     enable_chunked_prefill: bool = True
     scheduling_policy: str = "fcfs"

@@ -193,6 +193,9 @@ class EncoderOnlySpec(KVCacheSpec):
 class CacheManagerType(Contract):
     """How pages of one group are used.  Stateless: the KV manager owns pages and tables.
 
+    A method that raises, or answers what cannot be, ends the request for which it was asked with
+    an error that names the plugin; the facts below are read once, while the engine starts.
+
     Positions are tokens, page indices count from the start of the request.
 
     spec_class: the class of specs that it serves.  keeps_all: `droppable` is never asked.
@@ -211,16 +214,16 @@ class CacheManagerType(Contract):
     def longest_hit(self, present: Sequence[bool], page_tokens: int, spec: KVCacheSpec) -> int:
         """Pages, counted from the start, that a request may take as computed.
 
-        present[i]: the cache holds page i of the request.  The answer h must be such that
-        with those of the pages [0, h) that are present, less what `droppable` names, the next
-        token can be computed; the largest such h, or hits are lost.  Where one is present that
-        was not, it is no less.
+        present[i]: the cache holds page i of the request.  The answer h, at most
+        len(present), must be such that every page of [0, h) is present or named by `droppable`;
+        the largest such h, or hits are lost.  Where one is present that was not, it is no less.
         """
 
     def droppable(self, computed: int, page_tokens: int, spec: KVCacheSpec) -> tuple[int, int]:
         """[start, stop): pages that no token from position `computed` on reads or writes.
 
         They are given back and stand in the table as the null page; named once, they are named
-        for every larger `computed`.
+        for every larger `computed`.  stop is at most computed // page_tokens: the page of the
+        next token is about to be written.
         """
         return 0, 0

@@ -7,12 +7,18 @@ must return at once; slow work belongs in threads or processes of the participan
 
 Of a `Request` a participant may read `id`, `input` (its EngineInput; the arguments of the client
 are `msgspec.msgpack.decode(request.input.extras[NAME])`), `num_prompt` and `arrival`.  It must
-change nothing that it is shown, be it a request, a plan or a result.
+change nothing that it is shown, be it a request, a plan or a result; arrays and mappings of plans
+and results are read-only.
 
 Order of calls for one request: `admit` until it is Ready and has its pages, `external_prefix`
 with it (the pages may then fill while others run), then in each step `limit`, `attach`, `late`,
 `absorb`, and `release` when it leaves; after a preemption all over again.  With several steps in
 flight the next step's `limit` and `attach` come before this one's `late` and `absorb`.
+
+Whatever holds a request back for longer than a few steps is told by the log, with the name of its
+participant: a limit of 0, a Wait, pages that do not arrive, a Hold that others wait for.  If that
+lasts `participant_timeout` seconds in which nothing else could be computed either, the requests
+that are held back end with an error that names it.
 
 A method that raises, or answers anything but what it says here, ends the requests for which it
 was called with an error that names the participant; requests it does not attend go on.  For
@@ -106,7 +112,7 @@ class SchedulerParticipant(Contract):
 
         The step may still be changed: a budget shared by requests may be noted here, but it
         is settled in `attach`, which sees what was planned.  To be asked again uses nothing up.
-        Nothing ends a request that is skipped for ever but its client.
+        Without chunked prefill a prompt is computed whole: less than what is left of it is 0.
         """
         return tokens
 

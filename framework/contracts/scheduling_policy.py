@@ -30,9 +30,11 @@ class RequestArrays:
     """n requests, one entry each.
 
     arrival: order of arrival, int64, unique.  arrived_at: seconds, float64, monotonic clock.
-    priority: int64, lower first.  tenant: index into tenant_names, int64.  prompt: tokens.
-    known: tokens known.  limit: prompt and output tokens at most.  computed: tokens planned to
-    be in the cache.  now: seconds, same clock as arrived_at.
+    priority: int64, lower first.  tenant: index into tenant_names, int64; once no request of a
+    tenant is left, its index may go to another: what is to be kept for longer goes by name.
+    prompt: tokens.  known: tokens known.  limit: prompt and output tokens at most.
+    computed: tokens planned to be in the cache.  now: seconds, same clock as arrived_at.
+    The arrays are copies, the names cannot be changed.
     """
 
     arrival: npt.NDArray[np.int64]
@@ -60,7 +62,7 @@ class SchedulingPolicy(Contract):
 
     @abstractmethod
     def keys(self, requests: RequestArrays) -> npt.NDArray[np.float64]:
-        """float64 [n], finite; smaller comes first.  n may be 0, and `tenant_names` grows."""
+        """float64 [n], finite; smaller comes first.  n may be 0, and `tenant_names` changes."""
 
     def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
         """After a step was planned: tokens of each of its requests, int64 [n]; n may be 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,12 +10,17 @@ import numpy as np
 from framework.contracts.participant import External, Refuse, Wait
 from framework.core.request import Status
 from framework.core.state import Loading
+from framework.errors import PluginError
+from framework.plugins.blame import in_one_line
 
 if TYPE_CHECKING:
     from framework.core.kv.prefix import Match
     from framework.core.request import Request
     from framework.core.state import CoreState
     from framework.core.step_draft import StepDraft
+
+
+logger = logging.getLogger("framework.admission")
 
 
 class Admitter:
@@ -41,12 +47,20 @@ class Admitter:
     def plan_waiting(self, draft: StepDraft, share: int | None) -> None:
         """Admit from the front of the line as long as there is room for the first."""
         state = self._state
+        state.stuck = None
         while draft.budget > 0 and draft.rows > 0 and state.slots.free:
             request = state.queue.first()
             if request is None:
                 return
-            if self._may_run(request) and not self._start(request, draft, share):
-                return
+            if not self._may_run(request):
+                continue
+            try:
+                if not self._start(request, draft, share):
+                    state.stuck = (request, state.kv.pool.changes)
+                    return
+            except PluginError as error:
+                logger.exception("request %s ends", request.id)
+                state.end(request, "error", in_one_line(error))
 
     def _may_run(self, request: Request) -> bool:
         """Ask the participants; a request that may not run is out of line afterwards."""
@@ -75,12 +89,13 @@ class Admitter:
         start = min(match.tokens + offer.tokens, request.hit_limit())
         whole = request.num_computable - start
         tokens = min(whole, draft.budget)
-        if tokens < whole and not state.config.enable_chunked_prefill:
+        least = 1 if state.config.enable_chunked_prefill else whole
+        if tokens < least:
             return False
         if share is not None:
             tokens = min(tokens, share)
         tokens = int(state.kv.clip_to_borders(np.array(start), np.array(tokens)))
-        tokens = state.hub.limit(request, start, tokens)
+        tokens = state.hub.limit(request, start, tokens, least)
         if tokens <= 0:
             state.queue.put_aside(lambda: True, "limited by a participant")
             return True

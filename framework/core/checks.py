@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError, InputError
+from framework.plugins.blame import shown
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
@@ -14,11 +18,15 @@ if TYPE_CHECKING:
     from framework.contracts.step import CachePlan
     from framework.core.config import CoreConfig
 
+_I32, _I64 = np.iinfo(np.int32), np.iinfo(np.int64)
+
 
 def check_servable(
     entry: EngineInput, max_model_len: int, vocab_size: int, features: frozenset[str]
 ) -> None:
-    """Raises InputError if the request can never be served."""
+    """Raises InputError if the request can never be served, or holds a value for which the
+    arrays and the line of the core have no place."""
+    _check_values(entry)
     count = len(entry.tokens)
     if not 1 <= count <= entry.max_total <= max_model_len:
         raise InputError(
@@ -46,8 +54,59 @@ def check_servable(
         )
 
 
+def _check_values(entry: EngineInput) -> None:
+    """Raises InputError for a value that is not of its type, or too large to be counted."""
+    tokens: object = entry.tokens
+    if not (isinstance(tokens, np.ndarray) and tokens.dtype == np.int32 and tokens.ndim == 1):
+        raise _bad("prompt", "an int32 array of one dimension", tokens)
+    whole = {
+        "priority": (entry.priority, int(_I64.min), int(_I64.max)),
+        "max_total": (entry.max_total, 1, int(_I32.max)),
+        "encoder_tokens": (entry.encoder_tokens, 0, int(_I32.max)),
+    }
+    for name, (value, low, high) in whole.items():
+        if not _is_integer(value) or not low <= value <= high:
+            raise _bad(name, f"an integer from {low} to {high}", value)
+    for stop in entry.stop_ids:
+        if not _is_integer(stop) or not 0 <= stop <= _I32.max:
+            raise _bad("stop_ids", "token ids", stop)
+    deadline: object = entry.deadline
+    if deadline is not None:
+        real = isinstance(deadline, int | float) and not isinstance(deadline, bool)
+        # NaN is neither before nor after any other time: all later ones would wait behind it.
+        if not real or not math.isfinite(deadline):  # type: ignore[arg-type]
+            raise _bad("deadline", "seconds left, finite, or None", deadline)
+    texts = {"salt": entry.salt or "", "tenant": entry.tenant}
+    for name, text in (
+        *texts.items(),
+        *(("payloads", t) for p in entry.payloads.items() for t in p),
+    ):
+        if not isinstance(text, str):
+            raise _bad(name, "a string", text)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _bad(parameter: str, expected: str, found: object) -> InputError:
+    return InputError(
+        f"{parameter} of the request is invalid",
+        parameter=parameter,
+        expected=expected,
+        found=shown(found),
+    )
+
+
 def check_whole_prompts(config: CoreConfig, max_model_len: int) -> None:
-    """Raises ConfigError if a prompt could be longer than a step."""
+    """Raises ConfigError if a prompt could be longer than a step, or would be cut."""
+    if config.long_prefill_threshold is not None:
+        raise ConfigError(
+            "without chunked prefill no prompt is cut, which long_prefill_threshold asks for",
+            expected="long_prefill_threshold=None",
+            found=repr(config.long_prefill_threshold),
+            mend="leave long_prefill_threshold out, or allow chunked prefill",
+        )
     if config.max_num_batched_tokens < max_model_len:
         raise ConfigError(
             "without chunked prefill a step must be able to hold the longest prompt",

@@ -18,6 +18,7 @@ _LEAST = {
     "max_drafts": 0,
     "max_queued_requests": 1,
     "queue_timeout": 0,
+    "participant_timeout": 0,
 }
 
 
@@ -38,7 +39,9 @@ class CoreConfig:
     whole_sequence_must_fit: admit a request only if pages for all its tokens, prompt and
     output, are free beside those that running ones may still claim: nobody is preempted.
     max_queued_requests: more are refused (OverloadedError).  queue_timeout: seconds after which
-    a request that has never run ends with an error.
+    a request that has never run ends with an error.  participant_timeout: seconds after which
+    requests that a participant holds back, while nothing else can run, end with an error that
+    names it; None: never.
 
     Prefix cache.
     prefix_hash: "sha256" or "xxhash".  enable_kv_events: keep events for `take_kv_events`.
@@ -59,6 +62,7 @@ class CoreConfig:
     whole_sequence_must_fit: bool = False
     max_queued_requests: int | None = None
     queue_timeout: float | None = None
+    participant_timeout: float | None = 60.0
     enable_prefix_caching: bool = True
     prefix_hash: str = "sha256"
     enable_kv_events: bool = False
@@ -67,7 +71,7 @@ class CoreConfig:
     def __post_init__(self) -> None:
         for name, low in _LEAST.items():
             value = getattr(self, name)
-            if value is not None and value < low:
+            if value is not None and not value >= low:  # NaN is not
                 raise ConfigError(f"{name} is too small", expected=f">= {low}", found=value)
         if not 0 <= self.watermark < 1:
             raise ConfigError("watermark is no share", expected="[0, 1)", found=self.watermark)

@@ -7,24 +7,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from framework.contracts.messages import (
-    EngineInput,
-    EngineOutputs,
-    EngineStats,
-    Finished,
-    KVEvent,
-)
-from framework.contracts.sampling import SamplingParams
 from framework.contracts.step import NOTHING_LATE
 from framework.core.checks import check_servable, check_states, check_whole_prompts
+from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
 from framework.core.kv.managers import BUILT_IN
 from framework.core.participants import ParticipantHub
+from framework.core.patience import Patience
+from framework.core.pinning import pin
 from framework.core.policies import checked
 from framework.core.request import Request, Status
+from framework.core.results import finish, submit
 from framework.core.scheduler import Scheduler
 from framework.core.slots import SlotTable
 from framework.core.state import CoreState
@@ -36,9 +30,11 @@ from framework.errors import (
     IntegrityError,
     OverloadedError,
 )
+from framework.plugins.blame import blaming, told
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
+    from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats, KVEvent
     from framework.contracts.model_runner import ModelRunner
     from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.scheduling_policy import SchedulingPolicy
@@ -74,7 +70,9 @@ class EngineCore:
                 found=config.loop_depth,
                 mend="lower loop_depth",
             )
-        managers = tuple(make() for make in BUILT_IN) if managers is None else tuple(managers)
+        managers = checked_managers(
+            tuple(make() for make in BUILT_IN) if managers is None else managers
+        )
         plan, self.max_model_len = plan_cache(info, config, managers)
         check_states(plan, config, managers)
         if not config.enable_chunked_prefill:
@@ -84,18 +82,20 @@ class EngineCore:
         self._features = info.features
         self._depth = config.loop_depth
         kv = KVManager(plan, config, managers)
-        hub = ParticipantHub(participants or {}, info.vocab_size)
+        hub = ParticipantHub(participants or {}, info.vocab_size, clock)
         slots = SlotTable(config.max_num_seqs, self.max_model_len + config.max_drafts + 1)
         self._clock = clock
         self._state = CoreState(config, checked(policy), slots, kv, hub)
         self._scheduler = Scheduler(self._state, clock)
-        self._updater = Updater(self._state, clock)
+        self._updater = Updater(self._state, clock, runner)
+        self._patience = Patience(self._state, clock, config.participant_timeout)
         self._flight: deque[tuple[StepPlan, Ticket]] = deque()
         self._arrivals = 0
         self._pins = 0
         self._dead: BaseException | None = None
         self._runner = runner
-        runner.bind(plan)
+        with blaming(runner, "making the cache"):
+            runner.bind(plan)
 
     # Requests
 
@@ -115,10 +115,11 @@ class EngineCore:
                 expected=f"fewer than {limit} requests waiting",
                 found=len(state.queue),
                 mend="ask again later",
+                retry_after=state.queue.rate.seconds_per_place(self._clock()),
             )
         self._arrivals += 1
         now = self._clock()
-        request = Request(entry, self._arrivals, now, state.tenant(entry.tenant))
+        request = Request(entry, self._arrivals, now, state.tenants.enter(entry.tenant))
         request.attendants = state.hub.attendants(entry.extras)
         state.requests[entry.request_id] = request
         state.queue.add(request, now)
@@ -146,7 +147,7 @@ class EngineCore:
             self._dead = error
             raise EngineDeadError(
                 "the engine stopped after a fault in a step",
-                found=f"{type(error).__name__}: {error}",
+                found=told(error),
                 mend="report this; start the engine anew",
             ) from error
 
@@ -157,12 +158,13 @@ class EngineCore:
             if plan is None:
                 break
             if self._state.hub.any:
+                self._patience.went_on()
                 plan = self._state.hub.attach(plan, self._concerned(plan))
-            self._flight.append((plan, self._runner.submit(plan)))
+            self._flight.append((plan, submit(self._runner, plan)))
         if not self._flight:
             return self._idle()
         plan, ticket = self._flight.popleft()
-        result = self._runner.finish(ticket, self._late(plan))
+        result = finish(self._runner, plan, ticket, self._late(plan))
         return self._updater.update(plan, result)
 
     def _late(self, plan: StepPlan) -> LateInputs:
@@ -188,8 +190,10 @@ class EngineCore:
     def _idle(self) -> EngineOutputs:
         """Nothing can be computed now: report what ended, or wait for a participant."""
         state = self._state
-        ended, state.ended = state.ended, []
-        if not ended and state.requests:
+        self._end_failed()
+        if state.hub.any and not state.ended:
+            self._patience.idle()
+        if not state.ended and state.requests:
             others = state.paused or state.running or state.loading or state.fence.num_held
             if state.queue.num_in_line and not others:
                 raise IntegrityError(
@@ -197,23 +201,13 @@ class EngineCore:
                     found=f"{state.queue.num_in_line} in line, {state.stats()}",
                 )
             time.sleep(IDLE_SECONDS)
-        return EngineOutputs(
-            step_id=state.done_step,
-            request_ids=tuple(end.request.id for end in ended),
-            token_offsets=np.zeros(len(ended) + 1, np.int32),
-            finished=tuple(
-                Finished(row=row, reason=end.reason, error=end.error)
-                for row, end in enumerate(ended)
-            ),
-            cached=np.array([end.request.cached or 0 for end in ended], np.int32),
-            stats=state.stats(),
-        )
+        return self._updater.ended()
 
     def _check_alive(self) -> None:
         if self._dead is not None:
             raise EngineDeadError(
                 "the engine has stopped",
-                found=f"{type(self._dead).__name__}: {self._dead}",
+                found=told(self._dead),
                 mend="start the engine anew",
             )
 
@@ -241,6 +235,21 @@ class EngineCore:
         self._state.kv.prefix.clear()
         return True
 
+    def weights_changed(self) -> None:
+        """The runner computes with other weights from the next step on.
+
+        No page that was computed before is hit or named any more.  Requests that run go back to
+        the line, with their tokens and their place in it, and are computed again; what steps in
+        flight bring is dropped.  So no token is lost or repeated, and each later one is that of
+        the new weights alone.  Pinned pages stay in memory but are not found any more.
+        """
+        state = self._state
+        for slot in [*state.running, *state.loading]:
+            state.preempt(slot, self._clock())
+        for request in state.requests.values():
+            request.hashes.clear()
+        state.kv.prefix.new_epoch()
+
     def pin_prefix(
         self, tokens: Sequence[int], *, salt: str | None = None, adapter: int | None = None
     ) -> tuple[int, int]:
@@ -249,30 +258,17 @@ class EngineCore:
         Returns (key, tokens pinned); fewer than asked for when not all of it is cached.
         Raises InputError if the longest request would not fit beside what is pinned.
         """
-        state = self._state
-        entry = EngineInput(
-            request_id="pin",
-            tokens=np.array(tokens, np.int32),
-            sampling=SamplingParams(),
-            seed=0,
-            max_total=len(tokens) + 1,
-            salt=salt,
-            adapter=adapter,
-        )
-        match = state.kv.match(Request(entry, 0, 0.0, 0), len(tokens))
         self._pins += 1
         self._pages_changed()
-        state.kv.pins.pin(self._pins, match)
-        if len(state.kv.pins) + state.kv.most_pages(self.max_model_len) >= state.kv.pool.num_pages:
-            state.kv.pins.unpin(self._pins)
-            raise InputError(
-                "the prefix is too long to be pinned",
-                parameter="tokens",
-                expected="room for the longest request beside all that is pinned",
-                found=f"{match.tokens} tokens to pin, {state.kv.pool.num_pages - 1} pages",
-                mend="unpin another prefix, lower max_model_len, or give the cache more memory",
-            )
-        return self._pins, match.tokens
+        pinned = pin(
+            self._state.kv,
+            self._pins,
+            tokens,
+            salt=salt,
+            adapter=adapter,
+            longest=self.max_model_len,
+        )
+        return self._pins, pinned
 
     def unpin_prefix(self, key: int) -> bool:
         """Let a pinned prefix go; False if the key is unknown."""
@@ -294,4 +290,5 @@ class EngineCore:
 
     def close(self) -> None:
         """Close the runner.  May be called twice."""
-        self._runner.close()
+        with blaming(self._runner, "being closed"):
+            self._runner.close()

@@ -9,7 +9,6 @@ tenant is charged for what was computed, step by step, rather than for whole req
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
 
 F64 = npt.NDArray[np.float64]
+MOST_DEBTS = 4096
 
 
 def _from_text(value: Any) -> Any:
@@ -57,6 +57,9 @@ class FairQueueing(SchedulingPolicy):
     Several requests of one tenant are spaced by the cost of those before them, in order of
     arrival, so that one step shares out its slots and tokens fairly too.  Effects: `keys`
     notes which tenants are busy, `served` charges them.
+
+    Of a tenant whose index went to another is kept how far it was ahead of the system's virtual
+    time, until that has come up; beyond 4096 such tenants, only of those furthest ahead.
     """
 
     Options: ClassVar[type[BaseModel] | None] = FairOptions
@@ -65,6 +68,8 @@ class FairQueueing(SchedulingPolicy):
         super().__init__(options)
         chosen = options if isinstance(options, FairOptions) else FairOptions()
         self._weights, self._default = chosen.weights, chosen.default_weight
+        self._names: list[str | None] = []
+        self._debts: dict[str, float] = {}  # virtual times of tenants without an index
         self._weight: F64 = np.zeros(0)
         self._time: F64 = np.zeros(0)
         self._busy = np.zeros(0, np.bool_)  # had something to do up to the last step
@@ -73,7 +78,7 @@ class FairQueueing(SchedulingPolicy):
 
     def keys(self, requests: RequestArrays) -> F64:
         tenant = requests.tenant
-        self._meet(requests.tenant_names)
+        self._meet(requests)
         self._seen[tenant] = True
         come = self._seen & ~self._busy
         if come.any():
@@ -88,7 +93,7 @@ class FairQueueing(SchedulingPolicy):
     def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
         if not len(requests):
             return
-        self._meet(requests.tenant_names)
+        self._meet(requests)
         self._seen[requests.tenant] = True
         # The start tag of what is in service, hence before the charge.  It never goes back,
         # or a tenant could gain by coming later.
@@ -98,17 +103,32 @@ class FairQueueing(SchedulingPolicy):
         self._busy, self._seen = self._seen, self._busy
         self._seen[:] = False
 
-    def _meet(self, names: Sequence[str]) -> None:
-        """Room for tenants that came since."""
-        known = len(self._time)
-        if known == len(names):
-            return
-        weights = [self._weights.get(name, self._default) for name in names[known:]]
-        more = len(weights)
-        self._weight = np.concatenate([self._weight, weights])
-        self._time = np.concatenate([self._time, np.zeros(more)])
-        self._busy = np.concatenate([self._busy, np.zeros(more, np.bool_)])
-        self._seen = np.concatenate([self._seen, np.zeros(more, np.bool_)])
+    def _meet(self, requests: RequestArrays) -> None:
+        """Room for tenants that came since, be it at an index that was another's."""
+        names = requests.tenant_names
+        more = len(names) - len(self._names)
+        if more > 0:
+            self._names += [None] * more
+            self._weight = np.concatenate([self._weight, np.ones(more)])
+            self._time = np.concatenate([self._time, np.zeros(more)])
+            self._busy = np.concatenate([self._busy, np.zeros(more, np.bool_)])
+            self._seen = np.concatenate([self._seen, np.zeros(more, np.bool_)])
+        for index in np.flatnonzero(np.bincount(requests.tenant)).tolist():
+            if self._names[index] != names[index]:
+                self._hand_over(index, names[index])
+
+    def _hand_over(self, index: int, name: str) -> None:
+        """The index belongs to `name` now."""
+        before = self._names[index]
+        if before is not None and self._time[index] > self._now:
+            self._debts[before] = float(self._time[index])
+        if len(self._debts) > MOST_DEBTS:
+            ahead = sorted(self._debts.items(), key=lambda debt: debt[1])[MOST_DEBTS // 2 :]
+            self._debts = {tenant: time for tenant, time in ahead if time > self._now}
+        self._names[index] = name
+        self._weight[index] = self._weights.get(name, self._default)
+        self._time[index] = self._debts.pop(name, 0.0)
+        self._busy[index] = self._seen[index] = False
 
 
 def _before(

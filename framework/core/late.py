@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.step import NOTHING_LATE, LateInputs
+from framework.plugins.blame import shown
 
 
 def flaw_of(part: object, rows: Container[int], vocab_size: int | None) -> str | None:
@@ -16,9 +17,11 @@ def flaw_of(part: object, rows: Container[int], vocab_size: int | None) -> str |
     rows: those that the participant attends; it may mask no others.
     """
     if not isinstance(part, LateInputs):
-        return f"it answered {part!r:.80}, not LateInputs"
+        return f"it answered {shown(part)}, not LateInputs"
     if not isinstance(part.attachments, Mapping):
         return f"attachments are {type(part.attachments).__name__}, not a mapping"
+    if not all(isinstance(k, str) and isinstance(v, bytes) for k, v in part.attachments.items()):
+        return "attachments are not bytes by name"
     if part.bitmask is None:
         return None
     mask = part.bitmask
@@ -31,7 +34,11 @@ def flaw_of(part: object, rows: Container[int], vocab_size: int | None) -> str |
     if not _is(part.covered, np.int32, 1) or len(part.covered) not in (0, len(mask)):
         return "covered is no int32 array with an entry for each bitmask"
     strange = [row for row in part.bitmask_rows.tolist() if row not in rows]
-    return f"bitmask_rows has rows {strange[:4]}, which it does not attend" if strange else None
+    if strange:
+        return f"bitmask_rows has rows {strange[:4]}, which it does not attend"
+    if len(set(part.bitmask_rows.tolist())) < len(mask):
+        return "bitmask_rows has a row twice"
+    return None
 
 
 def _is(array: object, dtype: type, dimensions: int) -> bool:
@@ -46,17 +53,17 @@ class LateMerge:
         self._attachments: dict[str, bytes] = {}
         self._any = False
 
-    def clash(self, part: LateInputs) -> str | None:
-        """Why `part` cannot join those before it, if so."""
+    def add(self, part: LateInputs) -> str | None:
+        """Why `part` cannot join those before it, if so; else it has joined them."""
         taken = {row for _, before in self._masked for row in before.bitmask_rows.tolist()}
         both = taken.intersection(part.bitmask_rows.tolist()) if part.bitmask is not None else ()
-        return f"another participant has a bitmask for rows {sorted(both)}" if both else None
-
-    def add(self, part: LateInputs) -> None:
+        if both:
+            return f"another participant has a bitmask for rows {sorted(both)}"
         self._any = True
         self._attachments |= part.attachments
         if part.bitmask is not None:
             self._masked.append((part.bitmask, part))
+        return None
 
     def result(self) -> LateInputs:
         """All of them as one."""

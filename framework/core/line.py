@@ -47,6 +47,11 @@ class Line(ABC):
     def refresh(self, now: float) -> None:
         """Sort again, if keys move."""
 
+    @property
+    @abstractmethod
+    def unsorted(self) -> bool:
+        """`refresh` would have something to do."""
+
 
 class FixedLine(Line):
     """A request whose key is fixed finds its place again after a preemption, ahead of all
@@ -82,6 +87,10 @@ class FixedLine(Line):
 
     def first(self) -> Request | None:
         return self._line[0] if self._line else None
+
+    @property
+    def unsorted(self) -> bool:
+        return bool(self._new)
 
     def refresh(self, now: float) -> None:
         new, self._new = list(self._new.values()), {}
@@ -138,6 +147,10 @@ class MovingLine(Line):
                 return request
             self._next += 1
         return None
+
+    @property
+    def unsorted(self) -> bool:
+        return True
 
     def refresh(self, now: float) -> None:
         if len(self._rows) > 64 and len(self._rows) > 2 * len(self._row_of):

@@ -8,8 +8,10 @@ it was asked count as failed, and whoever plans ends them with a sentence that n
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +29,9 @@ from framework.contracts.participant import (
 )
 from framework.contracts.step import NOTHING_LATE, LateInputs
 from framework.core.late import LateMerge, flaw_of
+from framework.core.patience import HeldBack
+from framework.core.views import read_only
+from framework.plugins.blame import blaming, shown, told
 
 if TYPE_CHECKING:
     from framework.contracts.participant import SchedulerParticipant
@@ -38,14 +43,25 @@ logger = logging.getLogger("framework.participants")
 
 class ParticipantHub:
     """participants: name -> instance, in the order in which they are asked.  vocab_size: what
-    a bitmask must be wide enough for; None where that is not known."""
+    a bitmask must be wide enough for; None where that is not known.
+
+    held: what participants hold back now.
+    """
 
     def __init__(
-        self, participants: Mapping[str, SchedulerParticipant], vocab_size: int | None = None
+        self,
+        participants: Mapping[str, SchedulerParticipant],
+        vocab_size: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._names = list(participants)
         self._members = list(participants.values())
         self._vocab_size = vocab_size
+        self.held = HeldBack(clock)
+        self._for_all = []
+        for member in self._members:
+            with blaming(member, "telling whether it attends all requests"):
+                self._for_all.append(bool(member.attends_all))
         self._failed: dict[str, tuple[Request, str]] = {}
 
     @property
@@ -56,9 +72,7 @@ class ParticipantHub:
         """Indices of the participants that attend a request with these extras."""
         named = set(extras)
         return tuple(
-            index
-            for index, (name, member) in enumerate(zip(self._names, self._members, strict=True))
-            if member.attends_all or name in named
+            index for index, name in enumerate(self._names) if self._for_all[index] or name in named
         )
 
     def take_failed(self) -> list[tuple[Request, str]]:
@@ -73,11 +87,13 @@ class ParticipantHub:
         for index in request.attendants:
             answer = self._ask(index, "admit", [request], request)
             if isinstance(answer, Wait) and isinstance(answer.reason, str):
+                why = f"admit answered Wait, {answer.reason!r}"
+                self.held.note(request.id, self._name(index), why, request)
                 return Wait(answer.reason, self._waker(index, answer.wake, request))
             if isinstance(answer, Refuse):
-                return Refuse(str(answer.reason or f"{self._name(index)} refused the request"))
+                return self._refusal(index, answer)
             if not isinstance(answer, Ready):
-                self._fail(index, "admit", f"it answered {answer!r:.80}", [request])
+                self._fail(index, "admit", f"it answered {shown(answer)}", [request])
             if request.id in self._failed:  # here, or when it was to be woken
                 return Refuse(self._failed.pop(request.id)[1])
         return READY
@@ -87,39 +103,49 @@ class ParticipantHub:
         for index in request.attendants:
             offer = self._ask(index, "external_prefix", [request], request, local_hit)
             good = isinstance(offer, Refuse) or (
-                isinstance(offer, External) and isinstance(offer.tokens, int)
+                isinstance(offer, External) and isinstance(offer.tokens, int | np.integer)
             )
             if not good:
-                self._fail(index, "external_prefix", f"it answered {offer!r:.80}", [request])
+                self._fail(index, "external_prefix", f"it answered {shown(offer)}", [request])
             if request.id in self._failed:
                 return Refuse(self._failed.pop(request.id)[1])
             if isinstance(offer, Refuse):
-                return offer
+                return self._refusal(index, offer)
+            tokens = max(int(offer.tokens), 0)
             if offer.arrived is not None:
-                return External(offer.tokens, self._arrival(index, offer.arrived, request))
-            if offer.tokens > 0:
-                return External(offer.tokens)
+                return External(tokens, self._arrival(index, offer.arrived, request))
+            if tokens > 0:
+                return External(tokens)
         return NO_EXTERNAL
 
-    def limit(self, request: Request, start: int, tokens: int) -> int:
-        """The least of all answers, never more than `tokens`; 0 after a failure."""
+    def limit(self, request: Request, start: int, tokens: int, least: int = 1) -> int:
+        """The least of all answers, never more than `tokens`; 0 if that is less than `least`,
+        or after a failure."""
         for index in request.attendants:
             answer = self._ask(index, "limit", [request], request, start, tokens)
             if not isinstance(answer, int | np.integer):
-                self._fail(index, "limit", f"it answered {answer!r:.80}", [request])
+                self._fail(index, "limit", f"it answered {shown(answer)}", [request])
                 return 0
-            tokens = max(0, min(tokens, int(answer)))
+            if answer < least <= tokens:
+                why = f"limit answered {int(answer)} of {tokens} tokens"
+                why += f", of a prompt that may not be cut into less than {least}" * (least > 1)
+                self.held.note(request.id, self._name(index), why, request)
+                return 0
+            tokens = min(tokens, int(answer))
+        if request.attendants:
+            self.held.clear(request.id)
         return tokens
 
     def release(self, request: Request) -> list[Hold]:
         """Tell that a request leaves; collects what must be held."""
+        self.held.clear(request.id)
         holds = []
         for index in request.attendants:
             hold = self._ask(index, "release", (), request)
             if isinstance(hold, Hold):
-                holds.append(Hold(self._holder(index, hold.done)))
+                holds.append(Hold(self._holder(index, hold.done, request.id)))
             elif hold is not None:
-                self._fail(index, "release", f"it answered {hold!r:.80}", ())
+                self._fail(index, "release", f"it answered {shown(hold)}", ())
         return holds
 
     def _attended(self, rows: Sequence[Request | None]) -> dict[int, dict[int, Request]]:
@@ -140,12 +166,13 @@ class ParticipantHub:
             for index in request.attendants:
                 attended.setdefault(index, {})[request.slot] = request
         attachments = dict(plan.attachments)
+        seen = read_only(plan)
         for index, own in attended.items():
-            data = self._ask(index, "attach", own.values(), plan, own)
+            data = self._ask(index, "attach", own.values(), seen, MappingProxyType(own))
             if isinstance(data, bytes):
                 attachments[self._names[index]] = data
             elif data is not None:
-                self._fail(index, "attach", f"it answered {data!r:.80}", own.values())
+                self._fail(index, "attach", f"it answered {shown(data)}", own.values())
         return replace(plan, attachments=attachments)
 
     def absorb(self, result: StepResult, rows: Sequence[Request | None]) -> None:
@@ -153,26 +180,28 @@ class ParticipantHub:
         attend a row, and to those whose worker half has something to say."""
         if not self._members:
             return
-        attended = self._attended(rows)
+        attended, seen = self._attended(rows), read_only(result)
         for index, name in enumerate(self._names):
             if index in attended or name in result.attachments:
                 own = attended.get(index, {})
-                self._ask(index, "absorb", own.values(), result, own)
+                self._ask(index, "absorb", own.values(), seen, MappingProxyType(own))
 
     def late(self, plan: StepPlan, rows: Sequence[Request | None]) -> LateInputs:
         """Late inputs of all participants, merged.  At most one may bring a bitmask for a row;
         the requests of a second one fail."""
         if not self._members:
             return NOTHING_LATE
-        merge = LateMerge()
+        merge, seen = LateMerge(), read_only(plan)
         for index, requests in self._attended(rows).items():
-            part = self._ask(index, "late", requests.values(), plan, requests)
+            shown_rows = MappingProxyType(requests)
+            part = self._ask(index, "late", requests.values(), seen, shown_rows)
             if part is None:
                 continue
-            flaw = flaw_of(part, requests, self._vocab_size) or merge.clash(part)
-            if flaw is None:
-                merge.add(part)
-            else:
+            try:
+                flaw = flaw_of(part, requests, self._vocab_size) or merge.add(part)
+            except Exception as error:  # of a mapping or an array of the plugin's own making
+                flaw = told(error)
+            if flaw is not None:
                 self._fail(index, "late", flaw, requests.values())
         return merge.result()
 
@@ -180,6 +209,13 @@ class ParticipantHub:
 
     def _name(self, index: int) -> str:
         return f"participant {self._names[index]!r} ({name_of(self._members[index])})"
+
+    def _refusal(self, index: int, answer: Refuse) -> Refuse:
+        reason: object = answer.reason
+        if isinstance(reason, str) and reason:
+            return answer
+        told = f": {shown(reason)}" if reason else ""
+        return Refuse(f"{self._name(index)} refused the request{told}")
 
     def _ask(self, index: int, method: str, requests: Iterable[Request], *arguments: object) -> Any:
         """What the participant answers; None after a failure, and the requests are failed."""
@@ -193,8 +229,7 @@ class ParticipantHub:
         self, index: int, method: str, fault: BaseException | str, requests: Iterable[Request]
     ) -> None:
         """The first failure of a request counts, and is told once."""
-        raised = isinstance(fault, BaseException)
-        what = f"{type(fault).__name__}: {fault}" if raised else fault
+        what = told(fault) if isinstance(fault, BaseException) else fault
         failed = [request for request in requests if request.id not in self._failed]
         sentence = f"{self._name(index)} failed in {method}: {what}"
         self._failed |= {request.id: (request, sentence) for request in failed}
@@ -226,21 +261,34 @@ class ParticipantHub:
                 answer = arrived()
             except (Exception, SystemExit) as error:
                 answer = error
-            if answer is None or isinstance(answer, int | Refuse):
-                return answer
-            self._fail(index, "External.arrived", f"it answered {answer!r:.80}", [request])
+            if answer is None:
+                why = "External.arrived brings no pages"
+                self.held.note(request.id, self._name(index), why, request)
+                return None
+            self.held.clear(request.id)
+            if isinstance(answer, Refuse):
+                return self._refusal(index, answer)
+            if isinstance(answer, int | np.integer):
+                return int(answer)
+            self._fail(index, "External.arrived", f"it answered {shown(answer)}", [request])
             return Refuse(self._failed.pop(request.id)[1])
 
         return guarded
 
-    def _holder(self, index: int, done: Callable[[], bool]) -> Callable[[], bool]:
+    def _holder(self, index: int, done: Callable[[], bool], of: str) -> Callable[[], bool]:
         """A hold that fails is over, or its pages would be lost for ever."""
 
         def guarded() -> bool:
             try:
-                return bool(done())
+                over = bool(done())
             except (Exception, SystemExit) as error:
                 self._fail(index, "Hold.done", error, ())
-                return True
+                over = True
+            if over:
+                self.held.clear(guarded)
+            else:
+                why = f"Hold.done keeps the pages of {of!r}, which has ended"
+                self.held.note(guarded, self._name(index), why, None)
+            return over
 
         return guarded

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from framework.contracts.base import name_of
 from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
+from framework.plugins.blame import blaming, shown, told
 
 logger = logging.getLogger("framework.policies")
 
@@ -60,7 +61,7 @@ class Priority(SchedulingPolicy):
 
 
 def checked(policy: SchedulingPolicy) -> SchedulingPolicy:
-    """The policy, but what it asks for is never taken on trust.
+    """The policy, but what it answers is never taken on trust.
 
     When it raises, or answers no n finite numbers, the requests it was asked about come in
     order of arrival, and the log says so: an order must be had, and none of them is at fault.
@@ -79,7 +80,8 @@ class _Checked(SchedulingPolicy):
         self._policy = policy
         self._told: set[str] = set()
         self.plugin_id = policy.plugin_id
-        self.keys_are_fixed = bool(policy.keys_are_fixed)  # type: ignore[misc]
+        with blaming(policy, "telling whether its keys are fixed"):
+            self.keys_are_fixed = bool(policy.keys_are_fixed)  # type: ignore[misc]
 
     def keys(self, requests: RequestArrays) -> npt.NDArray[np.float64]:
         count = len(requests)
@@ -88,10 +90,10 @@ class _Checked(SchedulingPolicy):
             # Of whatever kind of number; a complex one is none that can be ordered.
             keys = np.asarray(answer).astype(np.float64, casting="same_kind")
         except (Exception, SystemExit) as error:
-            self._tell("keys", f"{type(error).__name__}: {error}", error)
+            self._tell("keys", told(error), error)
             return np.zeros(count)
         if keys.shape != (count,) or not np.isfinite(keys).all():
-            self._tell("keys", f"found {answer!r:.80}, expected {count} finite numbers", None)
+            self._tell("keys", f"found {shown(answer)}, expected {count} finite numbers", None)
             return np.zeros(count)
         return keys
 
@@ -115,4 +117,4 @@ class _CheckedWithAccounts(_Checked):
         try:
             self._policy.served(requests, tokens)
         except (Exception, SystemExit) as error:
-            self._tell("served", f"{type(error).__name__}: {error}", error)
+            self._tell("served", told(error), error)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from framework.core.line import FixedLine, Line, MovingLine
 from framework.core.request import Request, Status
+from framework.core.service_rate import ServiceRate
 
 if TYPE_CHECKING:
     from framework.contracts.scheduling_policy import SchedulingPolicy
@@ -24,6 +26,8 @@ class WaitingQueue:
         self, policy: SchedulingPolicy, tenants: Sequence[str], timeout: float | None
     ) -> None:
         self._timeout = timeout
+        self._now = 0.0
+        self.rate = ServiceRate()
         make = FixedLine if policy.keys_are_fixed else MovingLine
         self._line: Line = make(policy, tenants)
         self._aside: dict[str, tuple[Request, Callable[[], bool], str]] = {}
@@ -38,10 +42,17 @@ class WaitingQueue:
         for request, _, _ in self._aside.values():
             yield request
 
-    @property
-    def busy(self) -> bool:
-        """Somebody waits."""
-        return bool(len(self._line) or self._aside)
+    def stands_still(self, now: Callable[[], float]) -> bool:
+        """Nobody waits, or all wait in a line that is the same as in the step before: nobody
+        came, stands aside, or has waited too long."""
+        if not len(self):
+            return True
+        late = self._deadlines and self._deadlines[0][0] <= now()
+        return not (late or self._aside or self._line.unsorted)
+
+    def in_line(self) -> Iterator[Request]:
+        """Those who stand aside left out."""
+        return iter(self._line)
 
     @property
     def num_in_line(self) -> int:
@@ -57,13 +68,14 @@ class WaitingQueue:
     def add(self, request: Request, now: float) -> None:
         """Into the line."""
         request.status = Status.WAITING
+        self._now = now
         self._line.add(request, now)
 
     def watch(self, request: Request) -> None:
         """End the request if it waits when its deadline or the queue's limit passes."""
         for seconds, always in ((request.input.deadline, True), (self._timeout, False)):
-            if seconds is not None:
-                when = request.arrived_at + seconds
+            when = math.inf if seconds is None else request.arrived_at + seconds
+            if math.isfinite(when):  # one that is no time would block those behind it
                 heapq.heappush(self._deadlines, (when, request.arrival, always, request))
         if len(self._deadlines) > self._clear_at:
             self._forget_ended()
@@ -93,6 +105,7 @@ class WaitingQueue:
 
     def refresh(self, now: float) -> None:
         """Once a step: wake those whose wait is over, sort again if keys move."""
+        self._now = now
         for name in [n for n, (_, wake, _) in self._aside.items() if wake()]:
             request, _, _ = self._aside.pop(name)
             self.add(request, now)
@@ -103,6 +116,13 @@ class WaitingQueue:
         return self._line.first()
 
     def pop_first(self) -> Request:
+        """The first in line takes a slot."""
+        request = self._pop()
+        if not request.has_run:
+            self.rate.note(self._now)
+        return request
+
+    def _pop(self) -> Request:
         request = self._line.first()
         assert request is not None
         self._line.remove(request)
@@ -110,12 +130,13 @@ class WaitingQueue:
 
     def put_aside(self, wake: Callable[[], bool], reason: str) -> None:
         """The first in line steps out and blocks nobody."""
-        request = self.pop_first()
+        request = self._pop()
         request.status = Status.ASIDE
         self._aside[request.id] = (request, wake, reason)
 
     def remove(self, request: Request) -> None:
         """Out of line or from aside."""
+        self.rate.note(self._now)
         if request.status is Status.ASIDE:
             del self._aside[request.id]
         else:

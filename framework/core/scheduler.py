@@ -70,7 +70,7 @@ class Scheduler:
         plan = draft.seal(state)
         # With somebody coming or leaving in every step, looking ahead would be in vain.
         if settled and self._may_be_steady:
-            state.steady = Steady.after(state, plan)
+            state.steady = Steady.after(state, plan, self._clock)
         state.account(plan, now)
         return plan
 
@@ -84,6 +84,7 @@ class Scheduler:
         if not len(order):
             return False
         want = np.minimum(self._wanted(order), draft.budget)
+        needed = None if state.config.enable_chunked_prefill else self._whole(order)
         attended: list[int] = []
         if state.hub.any:
             attended = np.flatnonzero(state.slots.attended[order] & (want > 0)).tolist()
@@ -91,9 +92,10 @@ class Scheduler:
             request = state.slots.requests[order[index]]
             assert request is not None
             start = int(state.slots.planned[order[index]])
-            want[index] = state.hub.limit(request, start, int(want[index]))
+            least = 1 if needed is None else int(needed[index])
+            want[index] = state.hub.limit(request, start, int(want[index]), least)
         # After the limits, so that what one may not use others get.
-        take = self._within_budget(want, draft)
+        take = self._within_budget(want, draft, needed)
         before = state.counters.preemptions
         allocations, short = self._reserve(draft, order, take, now)
         rows = take > 0
@@ -120,6 +122,13 @@ class Scheduler:
             want = np.minimum(want, share)
         return self._state.kv.clip_to_borders(planned, want)
 
+    def _whole(self, slots: Counts) -> Counts:
+        """Without chunked prefill: what a row must compute, or it computes nothing.  More than
+        one token if what should have come from elsewhere did not."""
+        table = self._state.slots
+        whole: Counts = np.minimum(table.known[slots], table.cap[slots]) - table.planned[slots]
+        return self._state.kv.clip_to_borders(table.planned[slots], whole)
+
     def _share(self) -> int | None:
         """Most tokens of one request in a step while others want some too."""
         state = self._state
@@ -135,11 +144,17 @@ class Scheduler:
         return threshold
 
     @staticmethod
-    def _within_budget(want: Counts, draft: StepDraft) -> Counts:
-        """The first get all they want; the one at the border gets what is left."""
+    def _within_budget(want: Counts, draft: StepDraft, needed: Counts | None) -> Counts:
+        """The first get all they want; the one at the border gets what is left.  needed: less
+        is of no use to a row; None: all is."""
         granted = want
         ends = np.cumsum(want)
-        if len(ends) and ends[-1] > draft.budget:
+        if needed is not None:
+            left = draft.budget
+            for row, (most, least) in enumerate(zip(want.tolist(), needed.tolist(), strict=True)):
+                granted[row] = min(most, left) if least <= min(most, left) else 0
+                left -= int(granted[row])
+        elif len(ends) and ends[-1] > draft.budget:
             granted = np.minimum(np.maximum(draft.budget - (ends - want), 0), want)
         if len(granted) > draft.rows:
             granted[np.flatnonzero(granted)[draft.rows :]] = 0

@@ -14,6 +14,7 @@ from framework.core.fences import Fence
 from framework.core.policies import keeps_account
 from framework.core.queue import WaitingQueue
 from framework.core.request import Request, Status
+from framework.core.tenants import Tenants
 from framework.errors import IntegrityError
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class Loading:
 class CoreState:
     """requests: all that have not ended.  running: slots, unordered.  loading: by slot.
     released: slots that the runner has not been told of yet.  last_step, done_step: ids of
-    the newest plan and of the newest finished one."""
+    the newest plan and of the newest finished one.  stuck: for whom there were no pages when
+    the line was last looked at, and how often pages had changed by then."""
 
     config: CoreConfig
     policy: SchedulingPolicy
@@ -71,8 +73,7 @@ class CoreState:
     queue: WaitingQueue = field(init=False)
     fence: Fence = field(default_factory=Fence)
     requests: dict[str, Request] = field(default_factory=dict)
-    tenants: dict[str, int] = field(default_factory=dict)
-    tenant_names: list[str] = field(default_factory=list)
+    tenants: Tenants = field(default_factory=Tenants)
     running: list[int] = field(default_factory=list)
     loading: dict[int, Loading] = field(default_factory=dict)
     order_changed: bool = True
@@ -83,22 +84,26 @@ class CoreState:
     done_step: int = 0
     paused: bool = False
     steady: Steady | None = None
+    stuck: tuple[Request, int] | None = None
     accounts: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.queue = WaitingQueue(self.policy, self.tenant_names, self.config.queue_timeout)
+        self.queue = WaitingQueue(self.policy, self.tenants, self.config.queue_timeout)
         self.accounts = keeps_account(self.policy)
 
     @property
     def steps_in_flight(self) -> int:
         return self.last_step - self.done_step
 
-    def tenant(self, name: str) -> int:
-        """The index of a tenant."""
-        index = self.tenants.setdefault(name, len(self.tenants))
-        if index == len(self.tenant_names):
-            self.tenant_names.append(name)
-        return index
+    @property
+    def still_stuck(self) -> bool:
+        """There are no pages for the first in line, as no page has changed since."""
+        stuck = self.stuck
+        return (
+            stuck is not None
+            and stuck[1] == self.kv.pool.changes
+            and self.queue.first() is stuck[0]
+        )
 
     def occupy(self, request: Request, match: Match) -> int:
         """The request takes a slot, with the pages of its match."""
@@ -123,7 +128,7 @@ class CoreState:
         """Tell the policy what was planned."""
         if self.accounts:
             slots = plan.slots.astype(np.int64)
-            view = self.slots.view(slots, now, self.tenant_names)
+            view = self.slots.view(slots, now, self.tenants)
             self.policy.served(view, plan.num_new.astype(np.int64))
 
     def vacate(self, slot: int) -> Request:
@@ -161,9 +166,13 @@ class CoreState:
     def finish(self, slot: int) -> Request:
         """The request in `slot` is done."""
         request = self.vacate(slot)
+        self._forget(request)
+        return request
+
+    def _forget(self, request: Request) -> None:
         request.status = Status.FINISHED
         del self.requests[request.id]
-        return request
+        self.tenants.leave(request.tenant)
 
     def end(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
         """End a request wherever it is; it is reported with the next outputs."""
@@ -173,8 +182,7 @@ class CoreState:
             self.queue.remove(request)
             if request.asked:
                 self.hub.release(request)  # it has no pages that could be held
-        request.status = Status.FINISHED
-        del self.requests[request.id]
+        self._forget(request)
         self.ended.append(Ended(request, reason, error))
 
     def pass_fence(self) -> None:
@@ -189,7 +197,7 @@ class CoreState:
         """Running slots, best first by (key, arrival)."""
         slots = np.array(self.running, np.int64)
         if len(slots) and not self.policy.keys_are_fixed:
-            self.slots.key[slots] = self.policy.keys(self.slots.view(slots, now, self.tenant_names))
+            self.slots.key[slots] = self.policy.keys(self.slots.view(slots, now, self.tenants))
         return slots[np.lexsort((self.slots.arrival[slots], self.slots.key[slots]))]
 
     def stats(self) -> EngineStats:

@@ -1,9 +1,9 @@
 """Steps that equal the one before, at the price of a few array operations.
 
-Most steps of an engine under no pressure are of one kind: every running request computes one
-token, nobody waits, nobody comes and nobody leaves.  Their plans differ in nothing but
-`computed` and, now and then, some pages.  What is the same is kept here, in row order; counts
-by slot move on by adding a mask over the whole table, which needs no gathering.
+Most steps of an engine are of one kind: every running request computes one token, nobody comes
+and nobody leaves, and if anybody waits there is no room for the first in line.  Their plans
+differ in nothing but `computed` and, now and then, some pages.  What is the same is kept here, in
+row order; counts by slot move on by adding a mask over the whole table, which needs no gathering.
 
     general step  ->  `Steady.after` looks whether the next ones can be of this kind
     `plan`        ->  the next step, or None: something happened, the scheduler must look
@@ -15,6 +15,7 @@ the state that it knows.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -35,8 +36,8 @@ NO_FEATURES: frozenset[str] = frozenset()
 class Steady:
     """A run of equal steps over the rows of one plan."""
 
-    def __init__(self, state: CoreState, plan: StepPlan) -> None:
-        table, self._state = state.slots, state
+    def __init__(self, state: CoreState, plan: StepPlan, clock: Callable[[], float]) -> None:
+        table, self._state, self._clock = state.slots, state, clock
         self.slots, self._generations = plan.slots, plan.generations
         self._own = slots = plan.slots.astype(np.int64)
         rows = len(slots)
@@ -61,23 +62,40 @@ class Steady:
         self._room: npt.NDArray[np.int64] = state.kv.room[slots]
         self._until_page = int((self._room - table.planned[slots]).min())
         self._unit = state.kv.unit
+        # No slot is free, or the step has no room: as long as nobody leaves.
+        most = min(state.config.active_limit, state.config.max_num_batched_tokens)
+        self._full = not table.free or rows >= most
         self._until_name = 0
         self._stats: EngineStats | None = None
 
     @classmethod
-    def after(cls, state: CoreState, plan: StepPlan) -> Steady | None:
+    def after(cls, state: CoreState, plan: StepPlan, clock: Callable[[], float]) -> Steady | None:
         """What follows `plan`, if the steps to come can be of this kind."""
         quiet = not state.order_changed and _quiet(state)
-        if not quiet or plan.num_rows != len(state.running) or not plan.wants_logits.all():
+        if (
+            not quiet
+            or not state.queue.stands_still(clock)
+            or plan.num_rows != len(state.running)
+            or not plan.wants_logits.all()
+        ):
             return None
         if plan.num_rows > min(state.config.max_num_batched_tokens, state.config.active_limit):
             return None
-        return cls(state, plan)
+        return cls(state, plan, clock)
+
+    def _nobody_enters(self) -> bool:
+        """Those who wait would not get a slot in this step either."""
+        state = self._state
+        if not len(state.queue):
+            return True
+        return state.queue.stands_still(self._clock) and (self._full or state.still_stuck)
 
     def plan(self) -> StepPlan | None:
         """The next step."""
         state = self._state
         if state.order_changed or self._plans_left <= 0 or not _quiet(state):
+            return None
+        if not self._nobody_enters():
             return None
         pages = self._no_pages
         if self._until_page <= 0:
@@ -146,17 +164,18 @@ class Steady:
             return None
         if self._stop_ids is not None and (self._stop_ids == tokens[:, None]).any():
             return None
-        self._ends_left -= 1
-        state.done_step = plan.step_id
         table, mask = state.slots, self._mask
         table.tokens[self._own, self._length] = tokens
+        # Before any count moves: where it fails, the updater does the same again.
+        if self._until_name <= 1 and not self._name(plan.computed + self._ones):
+            return None
+        self._ends_left -= 1
+        state.done_step = plan.step_id
         self._length += 1
         table.length += mask
         table.confirmed += mask
         table.in_flight -= mask
         self._until_name -= 1
-        if self._until_name <= 0:
-            self._name(plan.computed + self._ones)
         if self._stats is None:
             self._stats = state.stats()
         return EngineOutputs(
@@ -168,31 +187,27 @@ class Steady:
             stats=self._stats,
         )
 
-    def _name(self, confirmed: I32) -> None:
-        """Commit the rows whose page has become full."""
+    def _name(self, confirmed: I32) -> bool:
+        """Commit the rows whose page has become full; False if a cache manager failed."""
         state, over = self._state, confirmed % self._unit
         rows = np.flatnonzero(over == 0)
         own = self._own[rows]
         requests = [state.slots.requests[slot] for slot in own.tolist()]
         self._stats = None  # pages that are read no more are given back
-        state.kv.commit_many(
+        failed = state.kv.commit_many(
             [r for r in requests if r is not None],
             own,
             state.slots.tokens,
             confirmed[rows].astype(np.int64),
         )
-        self._until_name = self._unit - int(over.max())
+        self._until_name = self._unit - int(over.max()) + 1  # this step is counted afterwards
+        return not failed
 
 
 def _quiet(state: CoreState) -> bool:
-    """Nobody waits, comes, leaves, loads or was told to stop."""
+    """Nobody leaves, loads or was told to stop."""
     return not (
-        state.queue.busy
-        or state.loading
-        or state.paused
-        or state.released
-        or state.kv.has_drops
-        or state.fence.busy
+        state.loading or state.paused or state.released or state.kv.has_drops or state.fence.busy
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -10,12 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.messages import EngineOutputs, Finished, PromptPart
+from framework.core.kept import taken_logprobs, taken_tokens
+from framework.core.request import Status
+from framework.core.results import check_whole
 from framework.errors import IntegrityError
+from framework.plugins.blame import in_one_line
 
 if TYPE_CHECKING:
-    from framework.contracts.step import Logprobs, StepPlan, StepResult
+    from framework.contracts.model_runner import ModelRunner
+    from framework.contracts.step import StepPlan, StepResult
     from framework.core.request import Request
     from framework.core.state import CoreState
+
+logger = logging.getLogger("framework.update")
 
 Rows = npt.NDArray[np.int64]
 
@@ -23,11 +31,13 @@ Rows = npt.NDArray[np.int64]
 @dataclass(slots=True)
 class _Progress:
     """live: rows whose request still owns the slot.  taken: tokens accepted per row.
-    ended: row -> (reason, stop id, error)."""
+    errors: row -> sentence, of the runner and of participants.  ended: row -> (reason, stop id,
+    error)."""
 
     live: npt.NDArray[np.bool_]
     all_live: bool
     taken: Rows
+    errors: dict[int, str]
     ended: dict[int, tuple[Literal["stop", "length", "error"], int | None, str | None]] = field(
         default_factory=dict
     )
@@ -36,31 +46,33 @@ class _Progress:
 class Updater:
     """Applies results to a `CoreState`."""
 
-    def __init__(self, state: CoreState, clock: Callable[[], float]) -> None:
-        self._state = state
-        self._clock = clock
+    def __init__(self, state: CoreState, clock: Callable[[], float], runner: ModelRunner) -> None:
+        self._state, self._clock, self._runner = state, clock, runner
 
     def update(self, plan: StepPlan, result: StepResult) -> EngineOutputs:
-        """Returns what front ends must know.  Rows of another generation are dropped."""
+        """Returns what front ends must know.  Rows of another generation are dropped.
+
+        Raises PluginError if the result cannot be.
+        """
         state = self._state
-        _check_echo(plan, result)
         if state.steady is not None and state.steady.made(plan):
             outputs = state.steady.absorb(plan, result)
             if outputs is not None:
                 return outputs
             state.steady = None
+        check_whole(self._runner, plan, result, state.kv.pool.num_pages)
         state.done_step = plan.step_id
         if len(result.invalid_pages):
             for slot in state.kv.invalidate(result.invalid_pages.tolist()):
                 state.preempt(slot, self._clock())
-        progress = self._begin(plan)
+        progress = self._begin(plan, result)
         if state.hub.any:
-            state.hub.absorb(result, self.live(plan)[1])
+            self._absorb(plan, result, progress)
         self._count(plan, result, progress)
         self._append(plan, result, progress)
         prompt = self._prompt_logprobs(plan, result, progress)
         self._end_scored(plan, progress)
-        for row, sentence in result.errors.items():
+        for row, sentence in progress.errors.items():
             if progress.live[row]:
                 progress.ended[row] = ("error", None, sentence)
         self._next_drafts(plan, result, progress)
@@ -76,6 +88,22 @@ class Updater:
         state.pass_fence()
         return self._outputs(plan, result, progress, prompt, rows, ids, cached)
 
+    def ended(self) -> EngineOutputs:
+        """Who ended without a step."""
+        state = self._state
+        ended, state.ended = state.ended, []
+        return EngineOutputs(
+            step_id=state.done_step,
+            request_ids=tuple(end.request.id for end in ended),
+            token_offsets=np.zeros(len(ended) + 1, np.int32),
+            finished=tuple(
+                Finished(row=row, reason=end.reason, error=end.error)
+                for row, end in enumerate(ended)
+            ),
+            cached=np.array([end.request.cached or 0 for end in ended], np.int32),
+            stats=state.stats(),
+        )
+
     def live(self, plan: StepPlan) -> tuple[npt.NDArray[np.bool_], list[Request | None]]:
         """Rows whose request still owns its slot, and the request of each; None for others."""
         table = self._state.slots
@@ -86,9 +114,22 @@ class Updater:
         ]
         return live, requests
 
-    def _begin(self, plan: StepPlan) -> _Progress:
+    def _begin(self, plan: StepPlan, result: StepResult) -> _Progress:
         live = self._state.slots.generation[plan.slots] == plan.generations
-        return _Progress(live, bool(live.all()), np.zeros(len(live), np.int64))
+        taken = np.zeros(len(live), np.int64)
+        return _Progress(live, bool(live.all()), taken, dict(result.errors))
+
+    def _absorb(self, plan: StepPlan, result: StepResult, progress: _Progress) -> None:
+        """Participants see the result.  Requests that they fail end with this step."""
+        state = self._state
+        requests = self.live(plan)[1]
+        state.hub.absorb(result, requests)
+        row_of = {request.id: row for row, request in enumerate(requests) if request is not None}
+        for request, sentence in state.hub.take_failed():
+            if request.id in row_of:
+                progress.errors.setdefault(row_of[request.id], sentence)
+            elif request.status is not Status.FINISHED:
+                state.end(request, "error", sentence)
 
     def _request(self, plan: StepPlan, progress: _Progress, row: int) -> Request | None:
         return self._state.slots.requests[plan.slots[row]] if progress.live[row] else None
@@ -114,8 +155,8 @@ class Updater:
         counts = np.diff(result.token_offsets)
         starts = result.token_offsets[:-1]
         open_rows = progress.live & (counts > 0)
-        if result.errors:
-            open_rows[list(result.errors)] = False  # what came with an error means nothing
+        if progress.errors:
+            open_rows[list(progress.errors)] = False  # what came with an error means nothing
         most = int(counts.max(initial=0))
         for number in range(most):
             rows = np.flatnonzero(open_rows & (counts > number))
@@ -185,7 +226,8 @@ class Updater:
                 self._state.slots.set_drafts(slot, result.draft_ids[first:last].tolist())
 
     def _commit(self, plan: StepPlan, progress: _Progress) -> None:
-        """Pages that became full get names.  A row with an error has no content to trust."""
+        """Pages that became full get names.  A row with an error has no content to trust; one
+        whose cache manager fails ends with an error."""
         state = self._state
         slots, unit = plan.slots, state.kv.unit
         full = state.slots.confirmed[slots] // unit > state.kv.seen[slots] // unit
@@ -197,7 +239,11 @@ class Updater:
             own = slots[rows].astype(np.int64)
             requests = [state.slots.requests[slot] for slot in own.tolist()]
             confirmed = np.minimum(state.slots.confirmed[own], state.slots.length[own])
-            state.kv.commit_many(requests, own, state.slots.tokens, confirmed)
+            failed = state.kv.commit_many(requests, own, state.slots.tokens, confirmed)
+            row_of = dict(zip(own.tolist(), rows.tolist(), strict=True)) if failed else {}
+            for slot, error in failed.items():
+                logger.error("%s", error, exc_info=error)
+                progress.ended[row_of[slot]] = ("error", None, in_one_line(error))
 
     def _outputs(
         self,
@@ -224,8 +270,8 @@ class Updater:
         np.cumsum(progress.taken[rows], out=offsets[1 : len(rows) + 1])
         if outside:
             offsets[len(rows) + 1 :] = offsets[len(rows)]
-        kept = _kept(result, progress)
-        logprobs, logprob_tokens = _kept_logprobs(result, kept)
+        kept = taken_tokens(result, progress.taken)
+        logprobs, logprob_tokens = taken_logprobs(result, kept)
         finished = [
             Finished(row=int(place[row]), reason=reason, stop=stop, error=error)
             for row, (reason, stop, error) in progress.ended.items()
@@ -249,41 +295,3 @@ class Updater:
             cached=cached,
             stats=state.stats(),
         )
-
-
-def _check_echo(plan: StepPlan, result: StepResult) -> None:
-    same = (
-        result.step_id == plan.step_id
-        and (result.slots is plan.slots or np.array_equal(result.slots, plan.slots))
-        and (
-            result.generations is plan.generations
-            or np.array_equal(result.generations, plan.generations)
-        )
-        and len(result.token_offsets) == plan.num_rows + 1
-    )
-    if not same:
-        raise IntegrityError(
-            "the runner's result does not fit the plan",
-            expected=f"step {plan.step_id} with {plan.num_rows} rows, echoed in order",
-            found=f"step {result.step_id} with {len(result.slots)} rows",
-        )
-
-
-def _kept(result: StepResult, progress: _Progress) -> npt.NDArray[np.bool_] | None:
-    """Which of the result's tokens were taken; None: all."""
-    if progress.taken.sum() == len(result.token_ids):
-        return None
-    counts = np.diff(result.token_offsets)
-    number = np.arange(len(result.token_ids)) - np.repeat(result.token_offsets[:-1], counts)
-    return number < np.repeat(progress.taken, counts)
-
-
-def _kept_logprobs(
-    result: StepResult, kept: npt.NDArray[np.bool_] | None
-) -> tuple[Logprobs | None, npt.NDArray[np.int32]]:
-    """Log-probabilities of the tokens that were taken, numbered anew."""
-    if result.logprobs is None or kept is None:
-        return result.logprobs, result.logprob_tokens
-    place = (np.cumsum(kept) - 1).astype(np.int32)
-    wanted = np.flatnonzero(kept[result.logprob_tokens])
-    return result.logprobs.take(wanted), place[result.logprob_tokens[wanted]]

@@ -253,6 +253,7 @@ def _core(
         whole_sequence_must_fit=config.scheduler.whole_sequence_must_fit,
         max_queued_requests=config.scheduler.max_queued_requests,
         queue_timeout=config.scheduler.queue_timeout,
+        participant_timeout=config.scheduler.participant_timeout,
         enable_prefix_caching=config.cache.enable_prefix_caching,
         prefix_hash=config.cache.prefix_hash,
         enable_kv_events=config.cache.enable_kv_events,

@@ -39,6 +39,7 @@ class LLMOptions(TypedDict, total=False):
     whole_sequence_must_fit: bool
     max_queued_requests: int | None
     queue_timeout: float | None
+    participant_timeout: float | None
     loop_depth: int
     executor: str
     model_runner: str | None

@@ -28,20 +28,43 @@ def blaming(plugin: object, doing: str) -> Iterator[None]:
 
 def failure(plugin: object, doing: str, error: BaseException) -> PluginError:
     """The error that `blaming` raises."""
-    return _error(plugin, f"failed while {doing}: {type(error).__name__}: {error}", None, None)
+    return _error(plugin, f"failed while {doing}: {told(error)}", None, None)
 
 
 def expect(plugin: object, method: str, answer: object, kind: type[T]) -> T:
     """The answer, if it is of the class that the contract promises."""
     if isinstance(answer, kind):
         return answer
-    found = f"{answer!r:.80}"
+    found = shown(answer)
     raise _error(plugin, f"answered {method} with {found}", kind.__name__, found)
 
 
 def unfit(plugin: object, what: str, expected: str, found: object) -> PluginError:
     """An answer of the right class with values that cannot be."""
     return _error(plugin, what, expected, found)
+
+
+def in_one_line(error: FrameworkError) -> str:
+    """The sentence with which a request ends, where only that request is concerned."""
+    parts = {"expected": error.expected, "found": error.found}
+    more = [f"{name} {what}" for name, what in parts.items() if what is not None]
+    return "; ".join([error.message, *more])
+
+
+def told(error: BaseException) -> str:
+    """Class and text of an error; also of one that cannot tell its text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as worse:
+        return f"{type(error).__name__}, whose text fails ({type(worse).__name__})"
+
+
+def shown(value: object) -> str:
+    """The value as messages show it, in short; also of one that cannot be shown."""
+    try:
+        return f"{value!r:.80}"
+    except Exception as error:
+        return f"a {type(value).__name__} whose repr fails ({type(error).__name__})"
 
 
 def _error(plugin: object, what: str, expected: object, found: object) -> PluginError:

@@ -1,4 +1,5 @@
-"""The order of plugins of which many run: `before` / `after`, then rank, then name."""
+"""The order of plugins of which many run: `before` / `after`, then rank, then first-party ones
+before others, then name."""
 
 from __future__ import annotations
 
@@ -9,9 +10,13 @@ from framework.errors import PluginError
 from framework.plugins.records import Record
 
 
-def by_rank(record: Record) -> tuple[int, str, str]:
-    """Sort key: higher rank first, then name, then distribution."""
-    return (-record.rank, record.name, record.owner)
+def by_rank(record: Record) -> tuple[int, bool, str, str]:
+    """Sort key: higher rank first, then first-party ones, then name, then distribution.
+
+    A name decides only among equals: installing a third party's plugin must not change what is
+    chosen because of how it is spelt.
+    """
+    return (-record.rank, not record.first_party, record.name, record.owner)
 
 
 def in_order(records: Sequence[Record]) -> list[Record]:

@@ -1,8 +1,8 @@
 """Choose one plugin of a kind by a query.
 
 Every candidate is asked the same frozen query and answers supported or rejected, with
-reasons.  Order: the operator's choice, the platform's ranking, the plugin's rank, the
-name.  A choice that cannot serve is an error, never a silent fallback.
+reasons.  Order: the operator's choice, the platform's ranking, the plugin's rank, first-party
+before third-party, the name.  A choice that cannot serve is an error, never a silent fallback.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class ByteTokenizer:
 
     def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         self.encoded += 1
-        return [self._words[text]] if text in self._words else list(text.encode())
+        return [self._words[text]] if text in self._words else list(_utf8(text))
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         hidden = self.special_ids if skip_special_tokens else frozenset[int]()
@@ -59,7 +59,7 @@ class ByteTokenizer:
         continue_final_message: bool = False,
     ) -> list[int]:
         """<turn>, role, ": ", content per message; a template is put in front of it all."""
-        ids = list((chat_template or "").encode())
+        ids = list(_utf8(chat_template or ""))
         for message in messages:
             role, content = message.get("role"), message.get("content")
             if not isinstance(role, str) or not isinstance(content, str):
@@ -69,8 +69,22 @@ class ByteTokenizer:
                     expected="role and content as strings",
                     found=repr(dict(message)),
                 )
-            ids += [TURN, *f"{role}: {content}".encode()]
+            ids += [TURN, *_utf8(f"{role}: {content}")]
         return [*ids, TURN, *b"assistant: "] if add_generation_prompt else ids
 
     def unwrap(self) -> Any:
         return self
+
+
+def _utf8(text: str) -> bytes:
+    """Raises InputError for half of a surrogate pair, which is no character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            "the text holds half of a surrogate pair, which has no bytes in UTF-8",
+            parameter="prompt",
+            expected="text of whole characters",
+            found=f"{text[error.start : error.start + 1]!r} at index {error.start}",
+            mend="leave it out, or decode the text with errors='replace'",
+        ) from error

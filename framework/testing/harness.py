@@ -79,7 +79,7 @@ class Harness:
         clock: Callable[[], float] | None = None,
         **config: Any,
     ) -> None:
-        self.runner = ScriptedRunner(**(runner or {}))
+        self.runner = ScriptedRunner(**{"keep_steps": True, **(runner or {})})
         self.config = CoreConfig(**config)
         self.core = EngineCore(
             self.runner,

@@ -37,10 +37,10 @@ from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerpri
 class _Occupant:
     """A request in a slot: its tokens, and the fingerprint after each of them."""
 
-    def __init__(self, request: AdmittedRequest) -> None:
+    def __init__(self, request: AdmittedRequest, first_print: int) -> None:
         self.request = request
         self.tokens: list[int] = []
-        self.prints: list[int] = [1]
+        self.prints: list[int] = [first_print]
         for token in request.tokens.tolist():
             self.push(token)
 
@@ -56,7 +56,11 @@ class ScriptedRunner(ModelRunner):
     lose_pages: step -> pages to report as lost.  managers: cache manager types beside the
     built-in ones.  attachments: what worker halves of participants say after a step.
     worker: stands for such halves; called when the requests of a plan are in their slots, before
-    anything is computed.
+    anything is computed.  keep_steps: `plans` and `lates` hold what every step was given; else
+    they stay empty, so that a server may run on it for days.
+
+    steps: how many were submitted.  weights: stands for the model's weights; with another number
+    what a page was filled with before is wrong.
 
     Steps are computed when they are finished, as on a device that runs behind the host.
     """
@@ -79,6 +83,7 @@ class ScriptedRunner(ModelRunner):
         managers: Sequence[CacheManagerType] = (),
         attachments: Callable[[StepPlan], Mapping[str, bytes]] | None = None,
         worker: Callable[[StepPlan], None] | None = None,
+        keep_steps: bool = False,
     ) -> None:
         super().__init__()
         spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
@@ -89,6 +94,7 @@ class ScriptedRunner(ModelRunner):
         self.drafter, self.features = drafter, features
         self.fail_rows, self.lose_pages = fail_rows or {}, lose_pages or {}
         self.managers, self.attachments, self.worker = managers, attachments, worker
+        self.keep_steps, self.steps, self.weights = keep_steps, 0, 1
         self.plans: list[StepPlan] = []
         self.lates: list[LateInputs] = []
         self.closed = False
@@ -123,7 +129,9 @@ class ScriptedRunner(ModelRunner):
             raise UnsupportedError(
                 "the plan uses what was not declared", found=plan.features - self.features
             )
-        self.plans.append(plan)
+        self.steps += 1
+        if self.keep_steps:
+            self.plans.append(plan)
         self._waiting.append(plan)
         return Ticket(plan.step_id, time.monotonic() + self.delay)
 
@@ -133,7 +141,8 @@ class ScriptedRunner(ModelRunner):
             raise IntegrityError("steps are finished out of order", found=ticket.step_id)
         if self.delay:
             time.sleep(max(0.0, float(ticket.payload) - time.monotonic()))  # type: ignore[arg-type]
-        self.lates.append(late)
+        if self.keep_steps:
+            self.lates.append(late)
         self._enter(plan)
         if self.worker is not None:
             self.worker(plan)
@@ -154,7 +163,8 @@ class ScriptedRunner(ModelRunner):
         for request in plan.admitted:
             if request.slot in self._occupants:
                 raise IntegrityError("a request was put into a slot that is taken")
-            self._occupants[request.slot] = (request.generation, _Occupant(request))
+            occupant = _Occupant(request, self.weights)
+            self._occupants[request.slot] = (request.generation, occupant)
         self.cache.apply(plan.pages, plan.kv_ops)
         for request in plan.admitted:
             if request.encoder_tokens:

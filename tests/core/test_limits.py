@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from framework.contracts.participant import External, SchedulerParticipant
 from framework.contracts.scheduling_policy import RequestArrays
 from framework.core.policies import Priority, PriorityOptions
-from framework.errors import ConfigError, OverloadedError
+from framework.errors import ConfigError, InputError, OverloadedError
 
 
 class Clock:
@@ -93,6 +94,48 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room(engine):
     one.run()
     one.add("c", [4])
     assert one.run()["c"].reason == "length"
+
+
+def test_when_to_ask_again_is_estimated_from_how_often_a_place_became_free(engine):
+    clock = Clock()
+    one = engine(clock=clock, max_num_seqs=1, max_queued_requests=2)
+
+    def refusal():
+        with pytest.raises(OverloadedError) as error:
+            one.add("more", [9])
+        return error.value.retry_after
+
+    number = 0
+    while one.core.stats.waiting < 2:
+        one.add(str(number), [1], 1)
+        number += 1
+    assert refusal() == 1.0  # nothing is known yet
+    for _ in range(6):
+        one.step()
+        clock.now += 4
+        one.add(str(number), [1], 1)
+        number += 1
+    assert refusal() == pytest.approx(4.0)
+    clock.now += 100  # nobody left since
+    assert refusal() > 16
+    clock.now += 10**6
+    assert refusal() == 60.0
+
+
+def test_a_place_that_becomes_free_at_once_is_asked_for_soon(engine):
+    clock = Clock()
+    one = engine(clock=clock, max_num_seqs=1, max_queued_requests=2)
+    for number in range(9):
+        one.add(str(number), [1], 1)
+        one.step()
+    one.core.pause()
+    one.add("a", [1])
+    one.add("b", [1])
+    with pytest.raises(OverloadedError) as error:
+        one.add("c", [1])
+    assert error.value.retry_after == 0.1
+    one.core.resume()
+    one.run()
 
 
 def test_a_request_that_waits_too_long_in_the_queue_ends_with_an_error(engine):
@@ -198,8 +241,108 @@ def test_a_pause_loses_and_repeats_no_token(engine, alone, depth, when):
     "bad",
     [{"watermark": 1.0}, {"watermark": -0.1}, {"long_prefill_threshold": 0},
      {"long_prefill_threshold": "yes"}, {"max_num_active": 0}, {"max_queued_requests": 0},
-     {"prefix_hash": "md5"}],
+     {"prefix_hash": "md5"}, {"queue_timeout": float("nan")}, {"participant_timeout": -1},
+     {"long_prefill_threshold": 4, "enable_chunked_prefill": False, "max_model_len": 40}],
 )  # fmt: skip
 def test_a_setting_out_of_range_is_named(engine, bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         engine(**bad)
+
+
+class Slow(SchedulerParticipant):
+    """most: tokens a step.  offers: tokens that exist elsewhere, and how many of them come."""
+
+    attends_all = True
+
+    def __init__(self, most=10**9, offers=None):
+        super().__init__()
+        self.most, self.offers, self.runner = most, offers, None
+
+    def limit(self, request, start, tokens):
+        self.most += 1
+        return min(tokens, self.most)
+
+    def external_prefix(self, request, local_hit):
+        if self.offers is None or request.preempted:
+            return External(0)
+        offered, come = self.offers
+
+        def arrived():
+            if not self.runner.holds(request.id):
+                return None
+            self.runner.fill(request.id, 0, come)
+            return come
+
+        return External(offered, arrived)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("slow", [Slow(3), Slow(offers=(12, 5)), Slow(2, (12, 5))])
+def test_without_chunked_prefill_a_prompt_is_computed_whole_or_not_at_all(
+    engine, alone, depth, slow
+):
+    """Also under a participant's limit, and where pages from elsewhere did not all come."""
+    slow = Slow(slow.most, slow.offers)
+    one = engine(
+        participants={"slow": slow},
+        enable_chunked_prefill=False,
+        max_model_len=40,
+        max_num_batched_tokens=40,
+        loop_depth=depth,
+        enable_prefix_caching=False,
+    )
+    slow.runner = one.runner
+    for number in range(5):
+        one.add(str(number), [number] * 20, 6)
+    answers = one.run()
+    come = slow.offers[1] if slow.offers else 0
+    for plan in one.runner.plans:
+        assert set(plan.num_new[plan.computed < 20].tolist()) <= {20 - come}
+    for number in range(5):
+        assert answers[str(number)].tokens == alone([number] * 20, 6).tokens
+
+
+def test_a_limit_that_never_allows_a_whole_prompt_ends_it_by_name(engine):
+    class Ticking(Clock):
+        def __call__(self):
+            self.now += 1
+            return self.now
+
+    slow = SchedulerParticipant()
+    slow.limit = lambda request, start, tokens: 5
+    one = engine(
+        participants={"slow": slow},
+        clock=Ticking(),
+        enable_chunked_prefill=False,
+        max_model_len=40,
+        max_num_batched_tokens=40,
+    )
+    one.add("a", [1] * 9, extras={"slow": b""})
+    error = one.run()["a"].error
+    assert "participant 'slow'" in error
+    assert "limit answered 5 of 9 tokens, of a prompt that may not be cut" in error
+
+
+BAD = [
+    {"deadline": float("nan")},
+    {"deadline": float("inf")},
+    {"deadline": "soon"},
+    {"priority": 2**70},
+    {"priority": 0.5},
+    {"stop_ids": (2**40,)},
+    {"stop_ids": (-7,)},
+    {"encoder_tokens": -1},
+    {"tenant": None},
+    {"salt": 5},
+]
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_value_that_the_core_cannot_hold_is_refused_at_the_door(engine, bad):
+    one = engine(max_num_seqs=1)
+    one.add("good", [1], 3, deadline=-1.0)
+    with pytest.raises(InputError, match=next(iter(bad))) as error:
+        one.add("bad", [1], **bad)
+    assert error.value.parameter == next(iter(bad))
+    one.add("next", [1], 3, deadline=5.0)
+    assert one.run()["next"].reason == "length"

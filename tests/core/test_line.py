@@ -157,6 +157,16 @@ def test_an_engine_lives_on_when_both_limits_pass_at_one_time(engine, depth):
     assert one.run()["late"].reason == "error"
 
 
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), float("-inf")])
+def test_a_time_that_is_none_blocks_no_other(odd):
+    queue = WaitingQueue(ByPriority(), [], None)
+    requests = [request(number, deadline=deadline) for number, deadline in enumerate((odd, 4.0))]
+    for each in requests:
+        queue.add(each, 0.0)
+        queue.watch(each)
+    assert [each for each, _ in queue.overdue(5.0)] == requests[1:]
+
+
 def test_ended_requests_are_not_kept_until_their_deadline():
     queue = WaitingQueue(ByPriority(), [], 3600.0)
     waits = request(0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import sha256
+from types import SimpleNamespace
 
 import pytest
 
@@ -110,6 +111,83 @@ def test_whatever_changes_the_cache_changes_the_names(engine, first, second):
     ask(one, "first", [1] * 20, **first)
     assert ask(one, "second", [1] * 20, **second).cached == 0
     assert ask(one, "again", [1] * 20, **first).cached == 16
+
+
+TEXTS = ["", "a", "b", "\0", "a\0", "\0b", "a\0b", "\ud800", "payload", "salt"]
+
+
+def test_no_two_different_requests_have_one_name():
+    """Names, values and salts that hold what separates others, and text that is no UTF-8."""
+    names = {}
+    hasher = hashing.PageHasher("model", 4)
+    for first in TEXTS:
+        for second in TEXTS:
+            for salt in (None, "", first):
+                for payloads in ({}, {first: second}, {first: second, second + "x": first}):
+                    entry = SimpleNamespace(adapter=None, salt=salt, payloads=payloads)
+                    name = hasher.first_input(SimpleNamespace(input=entry))
+                    told = (salt, tuple(sorted(payloads.items())))
+                    assert names.setdefault(name, told) == told
+    assert len(names) > 200
+
+
+def test_identity_unit_and_epoch_are_told_apart():
+    roots = {
+        hashing.PageHasher(name, unit)._root for name in ("a", "a\0", "a\x001") for unit in (1, 11)
+    }
+    assert len(roots) == 6
+
+
+def fresh(one):
+    """The runner's weights change, and the core is told."""
+    one.runner.weights += 1
+    one.core.weights_changed()
+    one.core.check_integrity()
+
+
+def test_after_a_change_of_weights_no_page_from_before_is_hit(engine):
+    one = engine(enable_kv_events=True)
+    key, _ = one.core.pin_prefix([1] * 20)
+    ask(one, "a", [1] * 20)
+    one.core.unpin_prefix(key)
+    fresh(one)
+    assert one.core.take_kv_events()[-1].kind == "cleared"
+    assert ask(one, "b", [1] * 20).cached == 0
+    assert ask(one, "c", [1] * 20).cached == 16
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("when", [0, 1, 3, 6])
+def test_requests_that_run_are_computed_again_by_the_new_weights(engine, depth, when):
+    """The runner compares what lies in the cache with what its weights would put there; no
+    token is lost or repeated."""
+    counts = by_position(50)
+    one = engine(loop_depth=depth, max_num_batched_tokens=13, runner={"script": counts})
+    for number in range(4):
+        one.add(str(number), [number] * 9, 12)
+    for _ in range(when):
+        one.step()
+    fresh(one)
+    answers = one.run()
+    assert all(answers[str(n)].tokens == list(range(9, 21)) for n in range(4))
+    again = ask(one, "again", [0] * 9 + list(range(9, 21)), 2)
+    assert again.cached == 20  # what was named since is of the new weights
+
+
+def test_hashes_that_waiting_requests_keep_are_forgotten(engine):
+    one = engine(max_num_seqs=1, runner={"script": by_position(50)})
+    one.add("a", [1] * 20, 6)
+    one.add("waits", [1] * 20, 6)
+    for _ in range(3):
+        one.step()
+    one.core._state.kv.match(one.core._state.requests["waits"], 19)
+    fresh(one)
+    answers = one.run()
+    assert (answers["a"].reason, answers["waits"].cached) == ("length", 16)
+
+
+def by_position(most):
+    return lambda request, position, before: position % most
 
 
 def test_without_caching_nothing_is_hit(engine):

@@ -87,10 +87,10 @@ def test_without_parameters_the_model_recommends_them(llm):
     ],
 )
 def test_a_bad_call_is_one_error_and_runs_nothing(llm, arguments, options, words):
-    steps = len(llm._engine.client.core._runner.plans)
+    steps = llm._engine.client.core._runner.steps
     with pytest.raises(InputError, match=words):
         llm.generate(*arguments, **options)
-    assert len(llm._engine.client.core._runner.plans) == steps
+    assert llm._engine.client.core._runner.steps == steps
     assert not llm._engine.client.core.has_work()
     assert texts(llm.generate("next", LONG)) == [["next"]]
 

@@ -163,6 +163,15 @@ def test_candidates_go_by_rank_then_name(house):
     assert not packages & set(sys.modules)
 
 
+def test_at_equal_rank_first_party_comes_before_a_name_that_sorts_earlier(house):
+    """Installing `att_cpu` must not change what is chosen; a higher rank may."""
+    house.thing("cpu", "ours")
+    house.thing("att_cpu", "theirs")
+    house.thing("zz_cpu", "others", rank=1)
+    registry = house.registry(first_party=frozenset({"ours"}))
+    assert [r.name for r in registry.candidates("thing")] == ["zz_cpu", "cpu", "att_cpu"]
+
+
 def test_replaces_acts_only_when_the_replacer_is_named(house):
     """Installing a replacer changes nothing; naming it hands the name over."""
     old = house.thing("old", "d1")

@@ -17,8 +17,12 @@ from dataclasses import dataclass
 from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
 from framework.contracts.step import CacheGroup, CachePlan, RunnerInfo
 from framework.core.config import CoreConfig
+from framework.core.kv.checked import max_pages, page_bytes
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError
+from framework.plugins.blame import blaming, unfit
+
+LONGEST_PAGE = 2**24
 
 
 def choose_page_tokens(info: RunnerInfo, config: CoreConfig) -> int:
@@ -50,10 +54,11 @@ def divide(
     """Cut layers into groups.  Specs that store nothing form groups without pages."""
     by_spec: dict[KVCacheSpec, list[str]] = {}
     for layer, spec in layers.items():
-        by_spec.setdefault(spec, []).append(layer)
-    stored = {spec: names for spec, names in by_spec.items() if spec.page_bytes(page_tokens)}
+        with blaming(spec, f"being compared with the specs of layers before {layer!r}"):
+            by_spec.setdefault(spec, []).append(layer)
+    stored = {spec: names for spec, names in by_spec.items() if page_bytes(spec, page_tokens)}
     places = min((len(names) for names in stored.values()), default=0)
-    slab = max((spec.page_bytes(page_tokens) for spec in stored), default=0)
+    slab = max((page_bytes(spec, page_tokens) for spec in stored), default=0)
     groups = []
     for spec, names in by_spec.items():
         size = places if spec in stored else len(names)
@@ -72,10 +77,17 @@ def _fill(spec: KVCacheSpec, base: int, slab: int, manager: CacheManagerType) ->
     that prefixes of all groups end together (see `_align_states`).
     """
     tokens = base
-    if manager.carries_state or not spec.page_bytes(base):
+    if manager.carries_state or not page_bytes(spec, base):
         return tokens
-    while spec.page_bytes(tokens * 2) <= slab:
+    while page_bytes(spec, tokens * 2) <= slab:
         tokens *= 2
+        if tokens > LONGEST_PAGE:
+            raise unfit(
+                spec,
+                "has pages that do not grow with their tokens",
+                "page_bytes that grows, or a cache manager with carries_state",
+                f"{page_bytes(spec, tokens)} bytes for {tokens} tokens",
+            )
     return tokens
 
 
@@ -104,16 +116,17 @@ def plan_cache(
     if not config.enable_prefix_caching:
         whole = config.max_model_len or info.max_model_len
     groups = _align_states(division.groups, managers, whole)
-    page_bytes = division.slab_bytes * division.places
-    num_pages = config.num_pages or info.bytes_free // max(page_bytes, 1)
+    bytes_of_page = division.slab_bytes * division.places
+    num_pages = config.num_pages or info.bytes_free // max(bytes_of_page, 1)
     needs = _Needs(groups, config.tokens_in_flight)
     length = _longest(info, config, needs, num_pages)
+    _check_claims(needs, managers, length)
     if config.num_pages is None:
         num_pages = min(num_pages, 1 + needs.pages(length) * config.max_num_seqs)
     plan = CachePlan(
         groups=groups,
         num_pages=num_pages,
-        page_bytes=page_bytes,
+        page_bytes=bytes_of_page,
         slab_bytes=division.slab_bytes,
         max_pages_per_request=max(needs.width(length), 1),
         layout=info.layout,
@@ -131,19 +144,16 @@ class _Needs:
 
     def pages(self, length: int) -> int:
         """Pages held at one time, at most."""
-        return sum(
-            group.spec.max_pages(length, group.page_tokens, self.step_tokens)
-            for group in self.groups
-        )
+        return sum(self.of(group, length) for group in self.groups)
+
+    def of(self, group: CacheGroup, length: int) -> int:
+        """The same of one group."""
+        return max_pages(group.spec, length, group.page_tokens, self.step_tokens)
 
     def width(self, length: int) -> int:
         """Entries of the widest page table; dropped pages keep theirs."""
         return max(
-            max(
-                -(-length // group.page_tokens),
-                group.spec.max_pages(length, group.page_tokens, self.step_tokens),
-            )
-            for group in self.groups
+            max(-(-length // group.page_tokens), self.of(group, length)) for group in self.groups
         )
 
     def longest(self, pages: int, most: int) -> int:
@@ -156,6 +166,22 @@ class _Needs:
             else:
                 high = middle - 1
         return low
+
+
+def _check_claims(needs: _Needs, managers: Sequence[CacheManagerType], length: int) -> None:
+    """Raises PluginError where a spec counts fewer pages than its manager keeps: its requests
+    would be admitted and could never end."""
+    for group in needs.groups:
+        manager = manager_for(group.spec, managers)
+        kept = -(-length // group.page_tokens)
+        if manager.by_encoder or not manager.keeps_all or needs.of(group, length) >= kept:
+            continue
+        raise unfit(
+            group.spec,
+            "counts fewer pages than are kept",
+            f"max_pages of at least {kept} for {length} tokens, as its manager gives none back",
+            needs.of(group, length),
+        )
 
 
 def _longest(info: RunnerInfo, config: CoreConfig, needs: _Needs, num_pages: int) -> int:
@@ -198,7 +224,7 @@ def check_splits(plan: CachePlan, kernels: Mapping[KVCacheSpec, int]) -> None:
         kernel = kernels.get(group.spec)
         if kernel is None or kernel == group.page_tokens:
             continue
-        used = group.spec.page_bytes(group.page_tokens)
+        used = page_bytes(group.spec, group.page_tokens)
         stride = plan.placement(0)[1]
         if group.page_tokens % kernel or stride != used:
             raise ConfigError(

@@ -10,7 +10,8 @@ size is found in pages of another:
     pages of 16   |h0  |h1  |h2  |h3  |
     pages of 32   |     h1  |     h3  |
 
-Extras are tagged and length-prefixed, so that no two different inputs have one encoding.
+Extras are tagged, and every text in them length-prefixed, so that no two different inputs have
+one encoding.  Tokens follow in a number of bytes that is always the same.
 The salt goes into the first unit only: the chain carries it on.
 """
 
@@ -58,8 +59,10 @@ def choose_digest(name: str) -> tuple[Digest, bytes]:
     raise ConfigError("prefix_hash is unknown", expected="sha256 or xxhash", found=repr(name))
 
 
-def _field(tag: bytes, value: bytes) -> bytes:
-    return tag + len(value).to_bytes(8, "little") + value
+def _field(tag: bytes, *values: str) -> bytes:
+    """No tag is the beginning of another; a lone surrogate is text like any other here."""
+    parts = [value.encode("utf-8", "surrogatepass") for value in values]
+    return tag + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
 class PageHasher:
@@ -78,10 +81,11 @@ class PageHasher:
         self.new_epoch()
 
     def new_epoch(self) -> None:
-        """The weights changed: nothing hashed before can be hit.  Requests hash anew."""
+        """What is hashed from now on has another root.  Names made before keep theirs: whoever
+        calls this forgets them, those of pages and those kept with requests."""
         self._epoch += 1
-        text = f"{self._identity}\0{self.unit}\0{self._epoch}"
-        self._root = self.digest(self._secret + text.encode())
+        root = _field(b"root", self._identity, str(self.unit), str(self._epoch))
+        self._root = self.digest(self._secret + root)
 
     def extend(self, request: Request, tokens: I32, count: int) -> list[bytes]:
         """Hashes of the first `count` units of `request`, whose known ids are `tokens`.
@@ -108,9 +112,9 @@ class PageHasher:
         entry = request.input
         prefix = self._root
         if entry.adapter is not None:
-            prefix += _field(b"adapter", str(entry.adapter).encode())
+            prefix += _field(b"adapter", str(entry.adapter))
         if entry.salt is not None:
-            prefix += _field(b"salt", entry.salt.encode("utf-8", "surrogatepass"))
+            prefix += _field(b"salt", entry.salt)
         for name in sorted(entry.payloads):
-            prefix += _field(b"payload", f"{name}\0{entry.payloads[name]}".encode())
+            prefix += _field(b"payload", name, entry.payloads[name])
         return prefix

@@ -9,12 +9,13 @@ import numpy as np
 
 from framework.contracts.step import KvOp
 from framework.core.kv.allocation import NOTHING, Allocation, Counts, Growth, PageBlock
+from framework.core.kv.checked import max_pages
 from framework.core.kv.hashing import PageHasher, choose_digest
 from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import NULL_PAGE, PagePool
 from framework.core.kv.pins import Pins
 from framework.core.kv.prefix import Match, PrefixIndex
-from framework.errors import IntegrityError
+from framework.errors import IntegrityError, PluginError
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
@@ -96,13 +97,13 @@ class KVManager:
         """Entries of the group's page table that so many tokens need."""
         own = self.groups[group]
         if self._managers[group].by_encoder:
-            return own.spec.max_pages(encoder, own.page_tokens, encoder) if encoder else 0
+            return max_pages(own.spec, encoder, own.page_tokens, encoder) if encoder else 0
         return -(-tokens // own.page_tokens)
 
     def most_pages(self, tokens: int) -> int:
         """Pages that a request of `tokens` tokens can ever hold at one time."""
         return sum(
-            group.spec.max_pages(tokens, group.page_tokens, self._step_tokens)
+            max_pages(group.spec, tokens, group.page_tokens, self._step_tokens)
             for group in self.groups
         )
 
@@ -121,12 +122,9 @@ class KVManager:
             self.pool.acquire(page for page in pages if page != NULL_PAGE)
             if self._managers[group].by_encoder:
                 pages = tuple(self.pool.allocate(self._entries(group, 0, encoder)))
-            count = len(pages)
-            self.tables[group, slot, :count] = pages
-            self.held[group, slot] = count
-            size = self.groups[group].page_tokens
-            spec = self.groups[group].spec
-            self._cut[group, slot] = self._managers[group].droppable(match.tokens, size, spec)[1]
+            self.tables[group, slot, : len(pages)] = pages
+            self.held[group, slot] = len(pages)
+            self._cut[group, slot] = match.cuts[group]
         self.seen[slot] = match.tokens
         self._set_room(slot)
 
@@ -207,41 +205,48 @@ class KVManager:
         room = np.full(len(slots), ENDLESS)
         for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
             if not manager.by_encoder:
-                mine = self.held[index, slots] * group.page_tokens
-                room = np.minimum(room, mine)
+                room = np.minimum(room, self.held[index, slots] * group.page_tokens)
         self.room[slots] = room
         return blocks
 
     def commit_many(
         self, requests: Sequence[Request], slots: Counts, tokens: I32, confirmed: Counts
-    ) -> None:
-        """`commit` of several requests.  tokens: all slots' known ids, [slots, length]."""
+    ) -> dict[int, PluginError]:
+        """`commit` of several requests.  tokens: all slots' known ids, [slots, length].
+
+        Returns the slots for which a cache manager failed, as if they had not been committed.
+        """
         unit = self.unit
         first = self.seen[slots] // unit
         alike = len(self.groups) == 1 and self._keeps_all and self.caching
         if not alike or self.prefix.events is not None or (confirmed // unit - first != 1).any():
+            failed: dict[int, PluginError] = {}
             for request, slot, count in zip(
                 requests, slots.tolist(), confirmed.tolist(), strict=True
             ):
-                self.commit(request, slot, tokens[slot], count)
-            return
+                try:
+                    self.commit(request, slot, tokens[slot], count)
+                except PluginError as error:
+                    failed[slot] = error
+            return failed
         columns = (first * unit)[:, None] + np.arange(unit)
         data = tokens[slots[:, None], columns].astype("<i4", copy=False).tobytes()
         places = self.tables[0, slots, first].tolist()
         self.prefix.name_next(requests, first.tolist(), data, places)
         self.seen[slots] = confirmed
+        return {}
 
     def commit(self, request: Request, slot: int, tokens: I32, confirmed: int) -> None:
         """The first `confirmed` tokens are in the cache for certain: full pages get names,
-        pages that are read no more are given back."""
+        pages that are read no more are given back.  Raises PluginError."""
         if self.caching:
             tables = [table[slot] for table in self.tables]
             self.prefix.name(request, tokens, tables, int(self.seen[slot]), confirmed)
-        self.seen[slot] = confirmed
         for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
             if not manager.keeps_all:
                 start, stop = manager.droppable(confirmed, group.page_tokens, group.spec)
                 self._drop(index, slot, max(start, int(self._cut[index, slot])), stop)
+        self.seen[slot] = confirmed
 
     def _drop(self, group: int, slot: int, start: int, stop: int) -> None:
         stop = min(stop, int(self.held[group, slot]))
@@ -285,15 +290,10 @@ class KVManager:
 
     def check_integrity(self, outside: Iterable[int]) -> None:
         """`outside`: pages that left their slots and were not given back yet."""
-        references: dict[int, int] = {}
         owners: list[Iterable[int]] = [outside, *self.pins.pages()]
         for group in range(self.num_groups):
             for slot in np.flatnonzero(self.held[group]).tolist():
                 owners.append(self.tables[group, slot, : self.held[group, slot]].tolist())
-        for owner in owners:
-            for page in owner:
-                references[page] = references.get(page, 0) + 1
-        references.pop(NULL_PAGE, None)
-        self.pool.check_integrity(references)
+        self.pool.check_integrity(owners)
         if set(self._drops) - set(np.flatnonzero(self.held.any(axis=0)).tolist()):
             raise IntegrityError("dropped pages are kept for a slot without a request")

@@ -32,6 +32,7 @@ class PagePool:
         self.references[NULL_PAGE] = 1
         self.num_free = num_pages - 1
         self.evictions = 0
+        self.changes = 0  # rises whenever a page becomes free or taken, named or nameless
         self.on_removed: Callable[[bytes], None] | None = None
         self._hash_of: list[bytes | None] = [None] * num_pages
         self._content: list[bytes] = [b""] * num_pages
@@ -41,16 +42,19 @@ class PagePool:
         before, after = self._prev[page], self._next[page]
         self._next[before], self._prev[after] = after, before
         self.num_free -= 1
+        self.changes += 1
 
     def _link(self, page: int, before: int, after: int) -> None:
         self._prev[page], self._next[page] = before, after
         self._next[before] = self._prev[after] = page
         self.num_free += 1
+        self.changes += 1
 
     def allocate(self, count: int) -> list[int]:
         """`count` pages with one reference each; the caller checked `num_free`."""
         if count > self.num_free:
             raise IntegrityError("the pool was asked for more pages than are free")
+        self.changes += 1
         following, references, hashes = self._next, self.references, self._hash_of
         pages = []
         page = following[self._end]
@@ -105,6 +109,7 @@ class PagePool:
         (or this one has a name): then it stays as it is."""
         if self._hash_of[page] is not None or key in self._page_of:
             return False
+        self.changes += 1
         self._hash_of[page] = key
         self._content[page] = content
         self._page_of[key] = page
@@ -113,6 +118,7 @@ class PagePool:
     def _forget(self, page: int) -> None:
         key = self._hash_of[page]
         if key is not None:
+            self.changes += 1
             self._hash_of[page] = None
             self._content[page] = b""
             del self._page_of[key]
@@ -138,8 +144,11 @@ class PagePool:
     def num_hashed(self) -> int:
         return len(self._page_of)
 
-    def check_integrity(self, references: dict[int, int]) -> None:
-        """`references`: what the owners count, page -> references (null page left out)."""
+    def check_integrity(self, owners: Iterable[Iterable[int]]) -> None:
+        """`owners`: the pages of each owner, null pages among them."""
+        references: dict[int, int] = {}
+        for page in (page for own in owners for page in own if page != NULL_PAGE):
+            references[page] = references.get(page, 0) + 1
         free: list[int] = []
         page = self._next[self._end]
         while page != self._end and len(free) <= self.num_pages:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import KVEvent
+from framework.core.kv.pages import NULL_PAGE
+from framework.plugins.blame import unfit
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
@@ -21,10 +23,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Match:
     """Pages found in the prefix cache, per group, and the tokens that they hold.  A page that
-    the group does not need any more stands as the null page."""
+    the group does not need any more stands as the null page; those end before page `cuts`."""
 
     tokens: int
     pages: tuple[tuple[int, ...], ...]
+    cuts: tuple[int, ...]
 
 
 class PrefixIndex:
@@ -43,7 +46,7 @@ class PrefixIndex:
         keep_events: bool,
     ) -> None:
         self._pool, self.hasher = pool, hasher
-        self._nothing = Match(0, ((),) * len(groups))
+        self._nothing = Match(0, ((),) * len(groups), (0,) * len(groups))
         self._groups = [
             (index, group, manager, group.page_tokens // hasher.unit)
             for index, (group, manager) in enumerate(zip(groups, managers, strict=True))
@@ -59,7 +62,10 @@ class PrefixIndex:
             pool.on_removed = self._removed
 
     def match(self, request: Request, limit: int) -> Match:
-        """The longest prefix, of at most `limit` tokens, that every group can take over."""
+        """The longest prefix, of at most `limit` tokens, that every group can take over.
+
+        Raises PluginError if a cache manager fails.
+        """
         hit = limit // self.step * self.step
         if hit <= 0:
             return self._nothing
@@ -80,18 +86,30 @@ class PrefixIndex:
                 hit = min(hit, most * group.page_tokens) // self.step * self.step
         if hit == 0:
             return self._nothing
-        return Match(hit, self._kept(found, hit))
+        return self._kept(found, hit)
 
-    def _kept(self, found: Sequence[Sequence[int | None]], hit: int) -> tuple[tuple[int, ...], ...]:
+    def _kept(self, found: Sequence[Sequence[int | None]], hit: int) -> Match:
         """Pages up to `hit`, without those that are not read any more."""
         pages: list[tuple[int, ...]] = [()] * self._count
+        cuts = [0] * self._count
         for (index, group, manager, _), own in zip(self._groups, found, strict=True):
-            start, stop = manager.droppable(hit, group.page_tokens, group.spec)
-            pages[index] = tuple(
-                0 if page is None or start <= place < stop else page
+            start, stop = 0, 0
+            if not manager.keeps_all:
+                start, stop = manager.droppable(hit, group.page_tokens, group.spec)
+            kept = [
+                NULL_PAGE if start <= place < stop else page
                 for place, page in enumerate(own[: hit // group.page_tokens])
-            )
-        return tuple(pages)
+            ]
+            if None in kept:
+                raise unfit(
+                    manager,
+                    "took a hit for whole of which a page is lacking that it does not drop",
+                    f"a longest_hit of at most {kept.index(None)} pages, or that page droppable",
+                    f"a hit of {len(kept)} pages, droppable from {start} to {stop}",
+                )
+            pages[index] = tuple(page for page in kept if page is not None)
+            cuts[index] = stop
+        return Match(hit, tuple(pages), tuple(cuts))
 
     def _look_up(
         self, request: Request, hashes: Sequence[bytes], group: int, pages: int, width: int
@@ -187,6 +205,12 @@ class PrefixIndex:
                             tokens=tuple(tokens[page * size : (page + 1) * size].tolist()),
                         )
                     )
+
+    def new_epoch(self) -> None:
+        """Contents from before are worth nothing: no page is found, and names have another root.
+        Names that are kept with requests are the caller's to forget."""
+        self.hasher.new_epoch()
+        self.clear()
 
     def clear(self) -> None:
         """Forget every name; pages in use stay in use."""

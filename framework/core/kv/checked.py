@@ -1,0 +1,100 @@
+"""Specs and cache managers come from plugins: what they answer is never taken on trust.
+
+An answer that would lose or share the wrong pages becomes a PluginError that names the plugin.
+While the engine starts it stops the start; later it ends the request for which it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from framework.contracts.base import name_of
+from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
+from framework.errors import ConfigError
+from framework.plugins.blame import blaming, shown, unfit
+
+_LARGEST = 2**62
+
+
+def page_bytes(spec: KVCacheSpec, page_tokens: int) -> int:
+    """Bytes of a page of `page_tokens` tokens of one layer, at least 0."""
+    with blaming(spec, "counting the bytes of a page"):
+        answer = spec.page_bytes(page_tokens)
+    return _count(spec, "page_bytes", answer)
+
+
+def max_pages(spec: KVCacheSpec, length: int, page_tokens: int, step_tokens: int) -> int:
+    """Most pages that a request of `length` tokens holds at one time, at least 0."""
+    with blaming(spec, "counting the pages of a request"):
+        answer = spec.max_pages(length, page_tokens, step_tokens)
+    return _count(spec, "max_pages", answer)
+
+
+def checked_managers(managers: Iterable[CacheManagerType]) -> tuple[CacheManagerType, ...]:
+    """The managers, with their answers checked.
+
+    Raises PluginError for one that does not say what it serves, ConfigError for two that serve
+    one class of specs.
+    """
+    found: dict[type[KVCacheSpec], CacheManagerType] = {}
+    for manager in managers:
+        own = _Checked(manager)
+        other = found.setdefault(own.serves, own)
+        if other is not own:
+            raise ConfigError(
+                f"two cache managers serve the spec {own.serves.__name__}",
+                expected="one manager per class of specs",
+                found=f"{name_of(other)} and {name_of(own)}",
+                mend="deny one of them with FRAMEWORK_PLUGINS_DENY",
+            )
+    return tuple(found.values())
+
+
+class _Checked(CacheManagerType):
+    """Asks the manager of a plugin.  Its facts are read once, so that they cannot change."""
+
+    def __init__(self, manager: CacheManagerType) -> None:
+        super().__init__()
+        self._manager = manager
+        self.plugin_id = name_of(manager)
+        with blaming(manager, "telling what it serves"):
+            serves = manager.spec_class
+            self.keeps_all = bool(manager.keeps_all)  # type: ignore[misc]
+            self.carries_state = bool(manager.carries_state)  # type: ignore[misc]
+            self.by_encoder = bool(manager.by_encoder)  # type: ignore[misc]
+        if not (isinstance(serves, type) and issubclass(serves, KVCacheSpec)):
+            raise unfit(manager, "serves no spec", "spec_class: a KVCacheSpec", shown(serves))
+        self.spec_class = self.serves = serves  # type: ignore[misc]
+
+    def longest_hit(self, present: Sequence[bool], page_tokens: int, spec: KVCacheSpec) -> int:
+        """At most as many pages as were shown.  Raises PluginError."""
+        with blaming(self._manager, "counting the pages of a hit"):
+            answer: object = self._manager.longest_hit(tuple(present), page_tokens, spec)
+        if not _whole(answer) or not 0 <= answer <= len(present):  # type: ignore[operator]
+            expected = f"a number of pages from 0 to {len(present)}"
+            raise unfit(self._manager, "gave a wrong longest_hit", expected, shown(answer))
+        return int(answer)  # type: ignore[call-overload, no-any-return]
+
+    def droppable(self, computed: int, page_tokens: int, spec: KVCacheSpec) -> tuple[int, int]:
+        """No page at or behind the next token: it is about to be written.  Raises PluginError."""
+        with blaming(self._manager, "naming the pages that can be given back"):
+            answer: object = self._manager.droppable(computed, page_tokens, spec)
+        most = computed // page_tokens
+        if isinstance(answer, tuple) and len(answer) == 2 and all(map(_whole, answer)):
+            start, stop = int(answer[0]), int(answer[1])
+            if start >= 0 and stop <= most:
+                return (start, stop) if start < stop else (0, 0)
+        expected = f"two indices of pages from 0 to {most}, with {computed} tokens computed"
+        raise unfit(self._manager, "gave a wrong droppable", expected, shown(answer))
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _count(spec: KVCacheSpec, method: str, answer: object) -> int:
+    if not _whole(answer) or not 0 <= answer <= _LARGEST:  # type: ignore[operator]
+        raise unfit(spec, f"gave a wrong {method}", "an integer >= 0", shown(answer))
+    return int(answer)  # type: ignore[call-overload, no-any-return]

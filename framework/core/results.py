@@ -1,0 +1,110 @@
+"""Calls the runner.  It is a plugin: what it does wrong is said with its name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from framework.contracts.step import StepResult, Ticket
+from framework.errors import FrameworkError, PluginError
+from framework.plugins.blame import expect, failure, shown, unfit
+
+if TYPE_CHECKING:
+    from framework.contracts.model_runner import ModelRunner
+    from framework.contracts.step import I32, LateInputs, StepPlan
+
+
+def submit(runner: ModelRunner, plan: StepPlan) -> Ticket:
+    """Start a step.  Raises PluginError."""
+    try:
+        ticket = runner.submit(plan)
+    except FrameworkError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failure(runner, f"starting step {plan.step_id}", error) from error
+    return expect(runner, "submit", ticket, Ticket)
+
+
+def finish(runner: ModelRunner, plan: StepPlan, ticket: Ticket, late: LateInputs) -> StepResult:
+    """The result of a step, of shapes that fit its plan.  Raises PluginError."""
+    try:
+        answer: object = runner.finish(ticket, late)
+    except FrameworkError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise failure(runner, f"finishing step {plan.step_id}", error) from error
+    result = expect(runner, "finish", answer, StepResult)
+    if (flaw := _flaw_of_echo(plan, result)) is not None:
+        raise _unfit(runner, plan, flaw)
+    return result
+
+
+def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pages: int) -> None:
+    """Raises PluginError if counts of tokens, drafts, rows or pages cannot be.  What `finish` has
+    looked at, in every step, is not looked at again."""
+    try:
+        flaw = _flaw_of_tokens(plan, result) or _flaw_of_extras(plan, result, num_pages)
+    except Exception as error:  # a field that is not of its type
+        raise failure(runner, f"telling the result of step {plan.step_id}", error) from error
+    if flaw is not None:
+        raise _unfit(runner, plan, flaw)
+
+
+def _unfit(runner: ModelRunner, plan: StepPlan, flaw: str) -> PluginError:
+    expected = f"that of step {plan.step_id} with {plan.num_rows} rows, echoed in order"
+    return unfit(runner, "gave a result that does not fit the plan", expected, flaw)
+
+
+def _flaw_of_echo(plan: StepPlan, result: StepResult) -> str | None:
+    """What does not fit; None: nothing.  Costs little where arrays are shared."""
+    if result.step_id != plan.step_id:
+        return f"step {result.step_id}"
+    for there, here in ((result.slots, plan.slots), (result.generations, plan.generations)):
+        if there is not here and not np.array_equal(there, here):
+            return f"slots or generations {shown(there)}"
+    offsets, tokens = result.token_offsets, result.token_ids
+    for array in (offsets, tokens, result.draft_ids, result.invalid_pages):
+        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
+            return f"{shown(array)} for an array of integers"
+    if len(offsets) != plan.num_rows + 1 or offsets[0] != 0 or offsets[-1] != len(tokens):
+        return f"token_offsets {shown(offsets)} over {len(tokens)} tokens"
+    return None
+
+
+def _flaw_of_tokens(plan: StepPlan, result: StepResult) -> str | None:
+    """Rows have at most one token for each draft and one more, if they want any."""
+    counts = np.diff(result.token_offsets)
+    most = plan.wants_logits + plan.draft_counts
+    if (counts < 0).any() or (counts > most).any():
+        row = int(np.flatnonzero((counts < 0) | (counts > most))[0])
+        return f"{counts[row]} tokens in row {row}, where at most {most[row]} can be"
+    accepted = result.accepted
+    if len(accepted) and (
+        len(accepted) != plan.num_rows or ((accepted < 0) | (accepted > plan.draft_counts)).any()
+    ):
+        return f"accepted drafts {shown(accepted)} of {shown(plan.draft_counts)}"
+    return None
+
+
+def _flaw_of_extras(plan: StepPlan, result: StepResult, num_pages: int) -> str | None:
+    named = [*result.errors, *(part.row for part in result.prompt_logprobs)]
+    if any(row not in range(plan.num_rows) for row in named):
+        return f"errors or prompt log-probabilities of rows {named[:8]}"
+    if not _in_range(result.invalid_pages, 1, num_pages):
+        return f"pages {shown(result.invalid_pages)} as lost, which do not exist"
+    if len(result.draft_ids):
+        ends = result.draft_offsets
+        good = len(ends) == plan.num_rows + 1 and ends[0] == 0 and ends[-1] == len(result.draft_ids)
+        if not good or (np.diff(ends) < 0).any():
+            return f"draft_offsets {shown(ends)} over {len(result.draft_ids)} drafts"
+    place, logprobs = result.logprob_tokens, result.logprobs
+    if logprobs is None:
+        return None
+    if len(place) != len(logprobs) or not _in_range(place, 0, len(result.token_ids)):
+        return f"{len(logprobs)} log-probabilities, of tokens {shown(place)}"
+    return None
+
+
+def _in_range(values: I32, low: int, high: int) -> bool:
+    return not len(values) or bool(values.min() >= low and values.max() < high)

@@ -1,0 +1,149 @@
+"""What a participant holds back for ever ends, and the log says in time who does it."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework.contracts.participant import External, Hold, SchedulerParticipant, Wait
+
+
+class Clock:
+    """Every look at it takes a second."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        self.now += 1
+        return self.now
+
+
+class Holder(SchedulerParticipant):
+    """Holds back what the test says."""
+
+    def __init__(self, method=None, answer=None):
+        super().__init__()
+        if method:
+            setattr(self, method, answer)
+
+
+FOR_EVER = [
+    ("limit", lambda request, start, tokens: 0, "limit answered 0 of 9 tokens"),
+    ("limit", lambda request, start, tokens: -5, "limit answered -5 of 9 tokens"),
+    ("admit", lambda request: Wait("compiling", lambda: False), "Wait, 'compiling'"),
+    ("admit", lambda request: Wait("a slot", lambda: True), "Wait, 'a slot'"),
+    ("external_prefix", lambda request, hit: External(4, lambda: None), "brings no pages"),
+]
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(("method", "answer", "why"), FOR_EVER)
+def test_a_request_that_is_held_back_for_ever_ends_and_its_holder_is_named(
+    engine, caplog, method, answer, why, depth
+):
+    """No sooner than the time that is set, and others are not concerned."""
+    clock = Clock()
+    one = engine(
+        participants={"holds": Holder(method, answer)},
+        clock=clock,
+        loop_depth=depth,
+        participant_timeout=60,
+    )
+    one.add("held", [1] * 9, extras={"holds": b""})
+    one.add("free", [2] * 9)
+    start = clock.now
+    answers = one.run()
+    assert answers["free"].reason == "length"
+    assert answers["held"].reason == "error"
+    assert 60 <= clock.now - start < 200
+    for text in (answers["held"].error, caplog.text):
+        assert "participant 'holds'" in text
+        assert "Holder" in text
+        assert why in text
+    assert "has held back 1 requests (held)" in caplog.text
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert 1 <= len(warnings) <= 5
+
+
+def test_a_running_request_that_is_held_back_for_ever_ends_too(engine):
+    watcher = Holder()
+    one = engine(participants={"holds": watcher}, clock=Clock(), max_num_seqs=1)
+    one.add("held", [1], extras={"holds": b""})
+    one.add("next", [2])
+    one.step()
+    watcher.limit = lambda request, start, tokens: 0
+    answers = one.run()
+    assert (answers["held"].reason, len(answers["held"].tokens)) == ("error", 1)
+    assert "limit answered 0" in answers["held"].error
+    assert answers["next"].reason == "length"
+
+
+def test_pages_that_are_kept_for_ever_end_those_who_need_them(engine):
+    """They are not taken: somebody may still read them."""
+    keeper = Holder("release", lambda request: Hold(lambda: False))
+    one = engine(participants={"keeps": keeper}, clock=Clock(), runner={"num_pages": 5})
+    one.add("gone", [1] * 9, 2, extras={"keeps": b""})
+    one.add("waits", [2] * 9, 2)
+    for _ in range(500):
+        one.step()
+    assert one.answers["gone"].reason == "length"
+    assert one.answers["waits"].reason == "error"
+    assert "keeps the pages of 'gone'" in one.answers["waits"].error
+    assert one.core.stats.pages_used == 3
+    assert not one.core.has_work()
+
+
+def test_nothing_ends_while_others_run(engine, caplog):
+    """As long as anything is computed, what is waited for may be one of those."""
+    seen = []
+    turn = Holder("admit", lambda request: Wait("a turn", lambda: "long" in seen))
+    one = engine(participants={"turn": turn}, clock=Clock(), participant_timeout=20)
+    one.add("held", [1], extras={"turn": b""})
+    one.add("long", [2], 100)
+    while one.answers["long"].reason is None:
+        one.step()
+    assert one.answers["held"].reason is None
+    assert "participant 'turn'" in caplog.text
+    seen.append("long")
+    turn.admit = SchedulerParticipant().admit
+    assert one.run()["held"].reason == "length"
+
+
+def test_a_pause_is_nobodys_fault(engine):
+    clock, watcher = Clock(), Holder("admit", lambda request: Wait("w", lambda: False))
+    one = engine(participants={"w": watcher}, clock=clock, participant_timeout=20)
+    one.add("held", [1], extras={"w": b""})
+    one.core.pause()
+    for _ in range(100):
+        one.step()
+    assert one.answers["held"].reason is None
+    one.core.resume()
+    assert one.run()["held"].reason == "error"
+
+
+def test_without_a_limit_nothing_ends(engine):
+    clock, watcher = Clock(), Holder("admit", lambda request: Wait("w", lambda: False))
+    one = engine(participants={"w": watcher}, clock=clock, participant_timeout=None)
+    one.add("held", [1], extras={"w": b""})
+    for _ in range(300):
+        one.step()
+    assert one.answers["held"].reason is None
+    one.core.abort(["held"])
+    one.run()
+
+
+def test_a_wait_that_ends_in_time_leaves_no_trace(engine, alone):
+    """Held back twice, each time for less than the limit: time counts from the second one."""
+    clock, watcher, asked = Clock(), Holder(), []
+
+    def limit(request, start, tokens):
+        asked.append(start)
+        return tokens if len(asked) % 8 == 0 else 0
+
+    watcher.limit = limit
+    one = engine(participants={"w": watcher}, clock=clock, participant_timeout=60)
+    one.add("held", [1] * 9, 12, extras={"w": b""})
+    start = clock.now
+    assert one.run()["held"].tokens == alone([1] * 9, 12).tokens
+    assert clock.now - start > 120
+    assert list(one.core._state.hub.held) == []
