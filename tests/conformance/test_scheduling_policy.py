@@ -29,8 +29,8 @@ SHAPES = ("POL-001", "POL-002", "POL-004", "POL-006", "POL-008", "POL-010", "POL
 
 
 def in_an_engine(requests):
-    """Its list of tenants grows; elsewhere they are a tuple."""
-    return isinstance(requests.tenant_names, list)
+    """Its tenants come and go; elsewhere they are a tuple."""
+    return not isinstance(requests.tenant_names, tuple)
 
 
 class Plain(SchedulingPolicy):
