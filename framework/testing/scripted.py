@@ -31,6 +31,7 @@ from framework.core.kv.groups import divide
 from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
 from framework.testing.fake_cache import FakeCache
+from framework.testing.ragged import flat, ragged
 from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint
 
 
@@ -193,8 +194,8 @@ class ScriptedRunner(ModelRunner):
             drafts.append(self._draft(occupant, plan.drafts_wanted) if new else [])
             if (plan.step_id, row) in self.fail_rows:
                 errors[row] = self.fail_rows[plan.step_id, row]
-        ids, offsets = _ragged(tokens)
-        draft_ids, draft_offsets = _ragged(drafts)
+        ids, offsets = ragged(tokens)
+        draft_ids, draft_offsets = ragged(drafts)
         logprobs, logprob_tokens = self._logprobs(plan, tokens)
         return StepResult(
             step_id=plan.step_id,
@@ -261,7 +262,7 @@ class ScriptedRunner(ModelRunner):
         if not positions:
             return []
         ids = [occupant.tokens[p] for p in positions]
-        return [PromptLogprobs(row=row, start=first, logprobs=_flat(ids, [-p for p in positions]))]
+        return [PromptLogprobs(row=row, start=first, logprobs=flat(ids, [-p for p in positions]))]
 
     def _logprobs(
         self, plan: StepPlan, tokens: list[list[int]]
@@ -279,24 +280,9 @@ class ScriptedRunner(ModelRunner):
             place += len(new)
         if not wanted:
             return None, np.zeros(0, np.int32)
-        return _flat(ids, values), np.array(wanted, np.int32)
+        return flat(ids, values), np.array(wanted, np.int32)
 
 
 def _content(request: AdmittedRequest) -> int:
     """Stands for what an encoder makes of the request's payloads."""
     return hash((request.request_id, request.encoder_tokens))
-
-
-def _ragged(rows: list[list[int]]) -> tuple[Any, Any]:
-    offsets = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum([len(row) for row in rows], out=offsets[1:])
-    return np.array([x for row in rows for x in row], np.int32), offsets
-
-
-def _flat(ids: list[int], hundredths: list[int]) -> Logprobs:
-    return Logprobs(
-        offsets=np.arange(len(ids) + 1, dtype=np.int32),
-        ids=np.array(ids, np.int32),
-        values=np.array(hundredths, np.float32) / np.float32(100),
-        ranks=np.ones(len(ids), np.int32),
-    )

@@ -12,7 +12,7 @@ from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpe
 from framework.contracts.participant import SchedulerParticipant, Wait
 from framework.contracts.step import LateInputs
 from framework.core.kv.managers import BUILT_IN
-from framework.errors import ConfigError, EngineDeadError, PluginError
+from framework.errors import EngineDeadError, PluginError
 
 
 def boom(*arguments):
@@ -61,7 +61,8 @@ SPEC = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
 
 def odd_engine(engine, manager=None, spec=OddSpec, **config):
     manager = manager or Odd()
-    managers = (*(make() for make in BUILT_IN), manager)
+    more = config.pop("managers", (manager,))
+    managers = (*(make() for make in BUILT_IN), *more)
     runner = {"layers": {"a": spec(**SPEC)}, "managers": (Odd(),), **config.pop("runner", {})}
     return engine(managers=managers, runner=runner, **config)
 
@@ -172,7 +173,6 @@ class OfNothing(Odd):
 @pytest.mark.parametrize(
     ("second", "kind", "words"),
     [
-        (Twin, ConfigError, "two cache managers serve the spec OddSpec"),
         (Speechless, PluginError, "Speechless failed while telling what it serves"),
         (OfNothing, PluginError, "OfNothing serves no spec"),
     ],
@@ -181,6 +181,17 @@ def test_managers_are_checked_when_the_engine_starts(engine, second, kind, words
     managers = (*(make() for make in BUILT_IN), Odd(), second())
     with pytest.raises(kind, match=words):
         engine(managers=managers)
+
+
+def test_of_two_managers_for_one_spec_the_later_serves_and_the_log_names_both(engine, caplog):
+    twin = Twin()
+    twin.longest_hit = lambda present, size, spec: 0
+    one = odd_engine(engine, managers=(Odd(), twin))
+    for name in "ab":
+        one.add(name, [1] * 9, 2)
+        assert one.run()[name].cached == 0
+    assert "OddSpec are managed by" in caplog.text
+    assert "Twin, not by" in caplog.text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

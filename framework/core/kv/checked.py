@@ -6,14 +6,16 @@ While the engine starts it stops the start; later it ends the request for which 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from framework.contracts.base import name_of
 from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
-from framework.errors import ConfigError
 from framework.plugins.blame import blaming, shown, unfit
+
+logger = logging.getLogger("framework.cache")
 
 _LARGEST = 2**62
 
@@ -33,22 +35,18 @@ def max_pages(spec: KVCacheSpec, length: int, page_tokens: int, step_tokens: int
 
 
 def checked_managers(managers: Iterable[CacheManagerType]) -> tuple[CacheManagerType, ...]:
-    """The managers, with their answers checked.
+    """The managers, with their answers checked.  Of two that serve one class of specs the later
+    is kept, and the log says so.
 
-    Raises PluginError for one that does not say what it serves, ConfigError for two that serve
-    one class of specs.
+    Raises PluginError for one that does not say what it serves.
     """
     found: dict[type[KVCacheSpec], CacheManagerType] = {}
     for manager in managers:
         own = _Checked(manager)
-        other = found.setdefault(own.serves, own)
-        if other is not own:
-            raise ConfigError(
-                f"two cache managers serve the spec {own.serves.__name__}",
-                expected="one manager per class of specs",
-                found=f"{name_of(other)} and {name_of(own)}",
-                mend="deny one of them with FRAMEWORK_PLUGINS_DENY",
-            )
+        if own.serves in found:
+            names = f"{name_of(own)}, not by {name_of(found[own.serves])}"
+            logger.warning("layers with %s are managed by %s", own.serves.__name__, names)
+        found[own.serves] = own
     return tuple(found.values())
 
 
