@@ -50,8 +50,10 @@ class ModelSource(Contract):
 
     @abstractmethod
     def answer(self, query: ModelQuery) -> Answer:
-        """Whether this source knows the name.  Must not touch the network."""
+        """Whether this source knows the name, which may be any text.  Must not touch the network;
+        every source is asked for every name."""
 
     @abstractmethod
     def fetch(self, query: ModelQuery) -> tuple[Path, tuple[Path, ...]]:
-        """(folder, weight files).  May download.  Raises ModelError with the mend."""
+        """(folder, weight files in it).  May download.  Raises ModelError with the mend, also for
+        a revision that does not exist.  No message shows the token."""

@@ -11,6 +11,7 @@ SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
+    "model_source": f"{_SUITES}.model_source:ModelSourceSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
 }
