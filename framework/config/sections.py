@@ -114,7 +114,8 @@ class ExecutionConfig(Section):
 class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
-    logits_processors, scheduler_participants: names of plugins to activate, in order.
+    logits_processors, scheduler_participants, stat_loggers: names of plugins to activate, in
+    order.
     no_plugins: only first-party plugins.  frozen: refuse to start unless the plugins are those
     of lock_file, which `framework plugins lock` writes."""
 
@@ -122,6 +123,7 @@ class PluginConfig(Section):
     plugin_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     logits_processors: tuple[str, ...] = ()
     scheduler_participants: tuple[str, ...] = ()
+    stat_loggers: tuple[str, ...] = ()
     no_plugins: bool = False
     plugin_error_limit: int | None = Field(default=5, ge=1)
     frozen: bool = False

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from framework.contracts.sampling import SamplingParams
 from framework.contracts.step import I32, Logprobs, empty_i32
 
+F64 = npt.NDArray[np.float64]
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -101,13 +105,20 @@ class EngineStats:
     waiting_reasons: Mapping[str, int] = field(default_factory=dict)
 
 
+def empty_f64() -> F64:
+    """Of length 0."""
+    return np.zeros(0, np.float64)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOutputs:
     """What one step brought, R rows.
 
     request_ids: one per row.  token_offsets: int32 [R + 1] into token_ids.
     logprobs, logprob_tokens: as in StepResult.  cached: int32 [R], prompt tokens that came
-    from the prefix cache.
+    from the prefix cache.  waited: float64, of the rows that got tokens in this step, which
+    come first: seconds until the request first had a slot.  num_computed: tokens that the
+    step computed, of all rows.
     """
 
     step_id: int
@@ -119,4 +130,6 @@ class EngineOutputs:
     prompt_logprobs: tuple[PromptPart, ...] = ()
     finished: tuple[Finished, ...] = ()
     cached: I32 = field(default_factory=empty_i32)
+    waited: F64 = field(default_factory=empty_f64)
+    num_computed: int = 0
     stats: EngineStats = field(default_factory=EngineStats)

@@ -44,7 +44,7 @@ class Admitter:
                 state.slots.planned[slot] = state.slots.confirmed[slot] = computed
                 state.start(slot)
 
-    def plan_waiting(self, draft: StepDraft, share: int | None) -> None:
+    def plan_waiting(self, draft: StepDraft, share: int | None, now: float) -> None:
         """Admit from the front of the line as long as there is room for the first."""
         state = self._state
         state.stuck = None
@@ -55,7 +55,7 @@ class Admitter:
             if not self._may_run(request):
                 continue
             try:
-                if not self._start(request, draft, share):
+                if not self._start(request, draft, share, now):
                     state.stuck = (request, state.kv.pool.changes)
                     return
             except PluginError as error:
@@ -75,7 +75,7 @@ class Admitter:
             return False
         return True
 
-    def _start(self, request: Request, draft: StepDraft, share: int | None) -> bool:
+    def _start(self, request: Request, draft: StepDraft, share: int | None, now: float) -> bool:
         """Give the first in line a slot and its first tokens; False if it must stay in line."""
         state = self._state
         match = state.kv.match(request, request.hit_limit())
@@ -84,7 +84,7 @@ class Admitter:
             state.end(request, "error", offer.reason)
             return True
         if offer.arrived is not None:
-            return self._load(request, match, offer, draft)
+            return self._load(request, match, offer, draft, now)
         # What a participant has put into the cache counts as computed from the start.
         start = min(match.tokens + offer.tokens, request.hit_limit())
         whole = request.num_computable - start
@@ -102,7 +102,7 @@ class Admitter:
         if not self._fits(request, match, start + tokens):
             return False
         state.queue.pop_first()
-        slot = state.occupy(request, match)
+        slot = state.occupy(request, match, now)
         state.slots.planned[slot] = state.slots.confirmed[slot] = start
         state.start(slot)
         allocation = state.kv.reserve(slot, start + tokens)
@@ -110,7 +110,9 @@ class Admitter:
         draft.admit(request.admitted(int(state.slots.generation[slot])), tokens, allocation)
         return True
 
-    def _load(self, request: Request, match: Match, offer: External, draft: StepDraft) -> bool:
+    def _load(
+        self, request: Request, match: Match, offer: External, draft: StepDraft, now: float
+    ) -> bool:
         """The request keeps a slot while its pages are filled; False if they cannot be had."""
         state = self._state
         assert offer.arrived is not None
@@ -118,7 +120,7 @@ class Admitter:
         if not self._fits(request, match, tokens):
             return False
         state.queue.pop_first()
-        slot = state.occupy(request, match)
+        slot = state.occupy(request, match, now)
         allocation = state.kv.reserve(slot, tokens)
         assert allocation is not None
         request.status = Status.LOADING

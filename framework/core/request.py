@@ -49,6 +49,7 @@ class Request:
         "status",
         "tenant",
         "tokens",
+        "waited",
         "waits_since",
     )
 
@@ -66,6 +67,7 @@ class Request:
         self.attendants: tuple[int, ...] = ()
         self.asked = False  # participants were asked to admit it, and must hear of its end
         self.cached: int | None = None
+        self.waited = 0.0  # seconds until it first had a slot
         self.preempted = 0
         self.waits_since = -math.inf  # seconds; when it was preempted last
         self.prompt_logprobs_done = 1  # position 0 has no log-probability

@@ -64,7 +64,7 @@ class Scheduler:
         draft = StepDraft(state.config.max_num_batched_tokens, state.config.active_limit)
         short = self._plan_running(draft, now)
         if not short:
-            self._admitter.plan_waiting(draft, self._share())
+            self._admitter.plan_waiting(draft, self._share(), now)
         if draft.empty:
             return None
         plan = draft.seal(state)

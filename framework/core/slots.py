@@ -56,6 +56,7 @@ class SlotTable:
         self.requests: list[Request | None] = [None] * num_slots
         self.ids = np.empty(num_slots, object)
         self.cached = np.zeros(num_slots, np.int32)
+        self.waited = np.zeros(num_slots, np.float64)
         self.free = list(range(num_slots - 1, -1, -1))
 
     def take(self, request: Request, computed: int) -> int:

@@ -105,15 +105,17 @@ class CoreState:
             and self.queue.first() is stuck[0]
         )
 
-    def occupy(self, request: Request, match: Match) -> int:
+    def occupy(self, request: Request, match: Match, now: float) -> int:
         """The request takes a slot, with the pages of its match."""
         slot = self.slots.take(request, match.tokens)
         self.kv.admit(slot, match, request.input.encoder_tokens)
         if not request.has_run:
             request.cached = match.tokens
+            request.waited = now - request.arrived_at
             self.counters.prefix_queries += len(request.tokens)
             self.counters.prefix_hits += match.tokens
         self.slots.cached[slot] = request.cached or 0
+        self.slots.waited[slot] = request.waited
         return slot
 
     def start(self, slot: int) -> None:

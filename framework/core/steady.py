@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from framework.contracts.step import PageUpdates, StepResult
     from framework.core.state import CoreState
 
-Fixed = TypeVar("Fixed", I32, npt.NDArray[np.bool_])
+Fixed = TypeVar("Fixed", I32, npt.NDArray[np.float64], npt.NDArray[np.bool_])
 NO_FEATURES: frozenset[str] = frozenset()
 
 
@@ -51,6 +51,7 @@ class Steady:
         self._each = self._offsets.tobytes()  # compared so, which is several times cheaper
         self._ids: tuple[str, ...] = tuple(table.ids[slots].tolist())
         self._cached = _fixed(table.cached[slots])
+        self._waited = _fixed(table.waited[slots])
         self._computed: I32 = table.planned[slots].astype(np.int32)
         self._length: npt.NDArray[np.int64] | None = None
         stop_ids = table.stop_ids[slots]
@@ -184,6 +185,8 @@ class Steady:
             token_offsets=self._offsets,
             token_ids=tokens,
             cached=self._cached,
+            waited=self._waited,
+            num_computed=self._rows,
             stats=self._stats,
         )
 

@@ -293,5 +293,7 @@ class Updater:
             ),
             finished=tuple(finished),
             cached=cached,
+            waited=state.slots.waited[plan.slots[rows]],
+            num_computed=plan.num_tokens,
             stats=state.stats(),
         )

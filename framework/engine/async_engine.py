@@ -86,8 +86,10 @@ class AsyncEngine:
             core = AsyncCore(link, on_outputs=self._absorb, on_death=self._died)
             try:
                 started = await core.started()
+                await asyncio.to_thread(front.events.prepare, started.cache)
             except BaseException:
                 await asyncio.to_thread(core.close)
+                await asyncio.to_thread(front.events.leave)
                 raise
         except BaseException:
             front.close()
@@ -225,6 +227,7 @@ class AsyncEngine:
         if first:
             self._front_end.close()
             self._front_end.events.closed()
+            await asyncio.to_thread(self._front_end.events.leave)
 
     async def __aenter__(self) -> AsyncEngine:
         await self.start()
@@ -263,6 +266,7 @@ class AsyncEngine:
         assert self._outputs is not None
         assert self._core is not None
         self._stats = step.stats
+        self._front_end.events.stepped(step)
         processed = self._outputs.process(step)
         self._core.abort(processed.abort)
         for request_id, output in processed.outputs.items():

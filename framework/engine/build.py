@@ -16,11 +16,11 @@ from framework.config.proposals import propose
 from framework.contracts.model_runner import RunnerContext
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
+from framework.engine.events import build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.model_files import find_model, guarded, load_tokenizer
 from framework.errors import ConfigError, PluginError, UnsupportedError
-from framework.plugins.hooks import build_hooks
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -86,7 +86,7 @@ def build_engine(resolved: Resolved) -> Engine:
             resolved, proposed = propose(resolved, registry)
             config = resolved.config
             refuse_unsupported(config)
-            hooks = build_hooks(registry, config.plugin.plugin_error_limit)
+            events = build_events(config, registry)
             processors = create_processors(registry, config)
             participants = create_participants(registry, config)
             # Made with the core; a wrong name is told before a model is looked for.
@@ -108,7 +108,9 @@ def build_engine(resolved: Resolved) -> Engine:
             logits_processors=processors,
             participants=participants,
         )
-        client = InProcessClient(core, tokenizer, hooks)
+        undo.callback(events.leave)
+        events.prepare(cache_facts(core))
+        client = InProcessClient(core, tokenizer, events)
         undo.pop_all()
     notes = (*proposed, *registry.notes, *notes)
     for note in notes:
@@ -188,6 +190,16 @@ def create_processors(registry: PluginRegistry, config: EngineConfig) -> dict[st
     """Instances of the active logits processors, by name."""
     made = registry.create_activated("logits_processor", config.plugin.logits_processors)
     return {record.name: cast("LogitsProcessor", instance) for record, instance in made}
+
+
+def cache_facts(core: EngineCore) -> dict[str, str]:
+    """What statistics tell of the cache."""
+    plan = core.cache_plan
+    return {
+        "num_pages": str(plan.num_pages),
+        "page_tokens": ",".join(str(group.page_tokens) for group in plan.groups),
+        "page_bytes": str(plan.page_bytes),
+    }
 
 
 def create_participants(

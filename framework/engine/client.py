@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+from framework.engine.events import Events
 from framework.engine.interrupt import deferred_interrupt
-from framework.engine.output_processor import Ended, OutputProcessor
+from framework.engine.output_processor import OutputProcessor
 from framework.errors import EngineDeadError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
-    from framework.plugins.hooks import Hooks
 
 log = logging.getLogger("framework")
 
@@ -43,17 +43,11 @@ class InProcessClient:
     """Not for several threads at a time.  Several callers may be served in turn: each
     finds its outputs by request id, whoever made the step that brought them."""
 
-    def __init__(self, core: Core, tokenizer: Tokenizer, hooks: Hooks | None = None) -> None:
+    def __init__(self, core: Core, tokenizer: Tokenizer, events: Events | None = None) -> None:
         self.core = core
         self._processor = OutputProcessor(tokenizer)
         self._outputs: dict[str, deque[RequestOutput]] = {}
-        # What no plugin listens to is None, and then costs nothing.
-        hear = hooks.caller if hooks is not None else _nobody
-        self._on_start = hear("engine_started")
-        self._on_add = hear("request_added")
-        self._on_first = hear("request_first_token")
-        self._on_finish = hear("request_finished")
-        self._on_close = hear("engine_closed")
+        self._events = events if events is not None else Events()
         self._dead: EngineDeadError | None = None
         self._closed = False
 
@@ -69,8 +63,7 @@ class InProcessClient:
 
     def started(self, notes: tuple[str, ...]) -> None:
         """Tell the hooks that the engine is ready."""
-        if self._on_start is not None:
-            self._on_start(notes=notes)
+        self._events.started(notes)
 
     def add(self, requests: Sequence[PreparedRequest]) -> None:
         """All of them or, if one can never fit (InputError), none."""
@@ -88,9 +81,7 @@ class InProcessClient:
             for request in requests:
                 self._processor.add(request)
                 self._outputs[request.request_id] = deque()
-            if self._on_add is not None:
-                for engine_input in added:
-                    self._on_add(request=engine_input)
+            self._events.added(added)
 
     def _take_back(self, added: Sequence[EngineInput]) -> None:
         ids = [engine_input.request_id for engine_input in added]
@@ -103,17 +94,17 @@ class InProcessClient:
         self.check()
         with deferred_interrupt():
             with self._fatal():
-                processed = self._processor.process(self.core.step())
+                outputs = self.core.step()
+                self._events.stepped(outputs)
+                processed = self._processor.process(outputs)
                 if processed.abort:
                     self.core.abort(processed.abort)
             for request_id, output in processed.outputs.items():
                 waiting = self._outputs.get(request_id)
                 if waiting is not None:
                     waiting.append(output)
-            if self._on_first is not None:
-                for request_id in processed.first:
-                    self._on_first(request_id=request_id)
-            self._tell_ended(processed.ended)
+            self._events.first_tokens(processed.first)
+            self._events.ended(processed.ended)
 
     def take(self, request_id: str) -> RequestOutput | None:
         """The next output of a request, or None when it has to be waited for."""
@@ -152,7 +143,7 @@ class InProcessClient:
         ended = self._processor.forget(dropped)
         if self._dead is None and ended:
             self.core.abort([end.request_id for end in ended])
-            self._tell_ended(ended)
+            self._events.ended(ended)
             self.settle()
 
     def settle(self) -> None:
@@ -174,8 +165,8 @@ class InProcessClient:
         try:
             self.core.close()
         finally:
-            if self._on_close is not None:
-                self._on_close()
+            self._events.closed()
+            self._events.leave()
 
     def check(self) -> None:
         """Raises EngineDeadError when nothing can run any more."""
@@ -208,17 +199,3 @@ class InProcessClient:
     def _die(self, what: str) -> None:
         with self._fatal():
             raise RuntimeError(what)
-
-    def _tell_ended(self, ended: Iterable[Ended]) -> None:
-        if self._on_finish is not None:
-            for end in ended:
-                self._on_finish(
-                    request_id=end.request_id,
-                    reason=end.reason,
-                    num_output_tokens=end.num_output_tokens,
-                )
-
-
-def _nobody(event: str) -> Callable[..., object] | None:
-    """Who listens where there are no hooks."""
-    return None

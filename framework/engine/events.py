@@ -1,25 +1,45 @@
-"""What the hooks hear of an engine; what no plugin listens to costs one comparison."""
+"""Who hears of what happens in an engine: hooks and statistics.  What nobody listens to costs one
+comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from framework.plugins.hooks import build_hooks
+
 if TYPE_CHECKING:
-    from framework.contracts.messages import EngineInput
+    from framework.config.sections import EngineConfig
+    from framework.contracts.messages import EngineInput, EngineOutputs
     from framework.engine.output_processor import Ended
     from framework.plugins.hooks import Hooks
+    from framework.plugins.registry import PluginRegistry
+    from framework.stats.loggers import StatLoggers
 
 
 class Events:
-    """Tells the hooks.  A hook that fails is reported by `Hooks` and disturbs nobody."""
+    """Tells them.  A plugin that fails is reported under its name and disturbs nobody."""
 
-    def __init__(self, hooks: Hooks) -> None:
-        self._start = hooks.caller("engine_started")
-        self._add = hooks.caller("request_added")
-        self._first = hooks.caller("request_first_token")
-        self._finish = hooks.caller("request_finished")
-        self._close = hooks.caller("engine_closed")
+    def __init__(self, hooks: Hooks | None = None, loggers: StatLoggers | None = None) -> None:
+        hear = hooks.caller if hooks is not None else _nobody
+        self._start = hear("engine_started")
+        self._add = hear("request_added")
+        self._first = hear("request_first_token")
+        self._finish = hear("request_finished")
+        self._close = hear("engine_closed")
+        self._loggers = loggers
+        self._statistics = loggers.statistics if loggers is not None else None
+
+    def prepare(self, cache: Mapping[str, str]) -> None:
+        """The core is there.  cache: facts of its cache.  Raises PluginError for a stat logger
+        that cannot be started."""
+        if self._loggers is not None:
+            self._loggers.start(cache)
+
+    def leave(self) -> None:
+        """End the stat loggers; may take seconds."""
+        if self._loggers is not None:
+            self._loggers.close()
 
     def started(self, notes: tuple[str, ...]) -> None:
         """The engine is ready.  notes: its start-up lines."""
@@ -28,18 +48,27 @@ class Events:
 
     def added(self, inputs: Sequence[EngineInput]) -> None:
         """The core has accepted these."""
+        if self._statistics is not None:
+            self._statistics.added(inputs)
         if self._add is not None:
             for request in inputs:
                 self._add(request=request)
 
-    def first_tokens(self, request_ids: Iterable[str]) -> None:
+    def stepped(self, outputs: EngineOutputs) -> None:
+        """A step has ended."""
+        if self._statistics is not None:
+            self._statistics.stepped(outputs)
+
+    def first_tokens(self, request_ids: Sequence[str]) -> None:
         """The first token of these has come."""
         if self._first is not None:
             for request_id in request_ids:
                 self._first(request_id=request_id)
 
-    def ended(self, ended: Iterable[Ended]) -> None:
+    def ended(self, ended: Sequence[Ended]) -> None:
         """These outputs ended."""
+        if self._statistics is not None:
+            self._statistics.ended(ended)
         if self._finish is not None:
             for end in ended:
                 self._finish(
@@ -52,3 +81,20 @@ class Events:
         """The engine was shut down."""
         if self._close is not None:
             self._close()
+
+
+def _nobody(event: str) -> Callable[..., object] | None:
+    """Who listens where there are no hooks."""
+    return None
+
+
+def build_events(config: EngineConfig, registry: PluginRegistry) -> Events:
+    """With the hooks that are activated and the stat loggers that the operator named.  Raises
+    PluginError."""
+    limit, names = config.plugin.plugin_error_limit, config.plugin.stat_loggers
+    hooks = build_hooks(registry, limit)
+    if not names:
+        return Events(hooks)
+    from framework.stats.loggers import create_loggers
+
+    return Events(hooks, create_loggers(registry, names, limit))

@@ -16,19 +16,19 @@ from framework.engine import recipe
 from framework.engine.build import (
     build_core,
     build_registry,
+    cache_facts,
     create_participants,
     create_processors,
     refuse_no_folder,
     refuse_unsupported,
 )
 from framework.engine.ends import end_of_sequence_ids
-from framework.engine.events import Events
+from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.model_files import find_model, load_tokenizer
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started
 from framework.engine.remote.process import CoreProcess, serve
-from framework.plugins.hooks import build_hooks
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -93,7 +93,10 @@ class FrontEnd:
                     self.config, self.registry, self.model, names, participants
                 )
                 return core, Started(
-                    max_model_len=core.max_model_len, vocab_size=core.vocab_size, notes=notes
+                    max_model_len=core.max_model_len,
+                    vocab_size=core.vocab_size,
+                    notes=notes,
+                    cache=cache_facts(core),
                 )
 
             return QueueLink(lambda far: serve(far, build))
@@ -153,7 +156,7 @@ def build_front_end(resolved: Resolved) -> FrontEnd:
     resolved, proposed = propose(resolved, registry)
     config = resolved.config
     refuse_unsupported(config)
-    hooks = build_hooks(registry, config.plugin.plugin_error_limit)
+    events = build_events(config, registry)
     processors = create_processors(registry, config)
     names = registry.activated("scheduler_participant", config.plugin.scheduler_participants)
     registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
@@ -164,7 +167,7 @@ def build_front_end(resolved: Resolved) -> FrontEnd:
         provenance=resolved.provenance,
         notes=(*proposed, *registry.notes),
         registry=registry,
-        events=Events(hooks),
+        events=events,
         model=model,
         tokenizer=load_tokenizer(registry, config.model, model),
         processors=processors,

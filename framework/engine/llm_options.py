@@ -53,6 +53,7 @@ class LLMOptions(TypedDict, total=False):
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]
     scheduler_participants: Sequence[str]
+    stat_loggers: Sequence[str]
     no_plugins: bool
     plugin_error_limit: int | None
     frozen: bool

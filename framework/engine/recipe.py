@@ -63,7 +63,7 @@ def build(recipe: bytes) -> Built:
 
     Raises PluginError with the rows that differ where this process finds other plugins.
     """
-    from framework.engine.build import build_core, create_participants
+    from framework.engine.build import build_core, cache_facts, create_participants
 
     found: dict[str, Any] = json.loads(recipe)
     registry = take_over(base64.b64decode(found["plugins"]))
@@ -71,7 +71,12 @@ def build(recipe: bytes) -> Built:
     participants = create_participants(registry, config)
     names = tuple(found["logits_processors"])
     core, notes = build_core(config, registry, _model(found), names, participants)
-    started = Started(max_model_len=core.max_model_len, vocab_size=core.vocab_size, notes=notes)
+    started = Started(
+        max_model_len=core.max_model_len,
+        vocab_size=core.vocab_size,
+        notes=notes,
+        cache=cache_facts(core),
+    )
     return core, started
 
 
