@@ -148,12 +148,12 @@ class AsyncEngine:
         outputs.add(request)
         stream = self._streams.open(request_id, request.client_id)
         try:
-            await core.add(request.inputs)
+            events = self._front_end.events
+            await core.add(request.inputs, lambda: events.added(request.inputs))
         except BaseException:
             # Cancelled: the core may have it already.  Refused: aborting it changes nothing.
             self._drop(request_id)
             raise
-        self._front_end.events.added(request.inputs)
         return stream
 
     def abort(self, request_id: str) -> bool:

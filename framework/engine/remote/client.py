@@ -49,6 +49,7 @@ class AsyncCore:
         self._loop = asyncio.get_running_loop()
         self._started: asyncio.Future[Started] = self._loop.create_future()
         self._calls: dict[int, asyncio.Future[Any]] = {}
+        self._accepted: dict[int, Callable[[], None]] = {}
         self._numbers = itertools.count()
         self._closing = False
         self._ended = asyncio.Event()
@@ -66,10 +67,18 @@ class AsyncCore:
         """Wait until the core is ready.  Raises what stopped its start."""
         return await self._started
 
-    async def add(self, inputs: Sequence[EngineInput]) -> None:
-        """Queue all or none.  Raises InputError, OverloadedError, EngineDeadError."""
+    async def add(self, inputs: Sequence[EngineInput], accepted: Callable[[], None]) -> None:
+        """Queue all or none.  Raises InputError, OverloadedError, EngineDeadError.
+
+        accepted: called once the core has them, before their first outputs are handed over;
+        whoever waits for `add` goes on later, perhaps after these.
+        """
         number = next(self._numbers)
-        await self._ask(number, Add(number=number, inputs=tuple(inputs)))
+        self._accepted[number] = accepted
+        try:
+            await self._ask(number, Add(number=number, inputs=tuple(inputs)))
+        finally:
+            del self._accepted[number]
 
     async def call(self, method: str, **arguments: Any) -> Any:
         """A method of `server.METHODS`.  Raises what it raises, and EngineDeadError."""
@@ -152,6 +161,8 @@ class AsyncCore:
         if reply.error is not None:
             future.set_exception(reply.error.error())
         else:
+            if reply.number in self._accepted:
+                self._accepted[reply.number]()
             future.set_result(reply.value)
 
     def _die(self, error: BaseException) -> None:
