@@ -7,6 +7,8 @@ CORE_VENV := .venv-core
 PIP := -m pip --disable-pip-version-check install -q
 PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms/*/pyproject.toml \
 	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml)
+# Tests of one file stay together, as they share models.
+WORKERS ?= -n 2 --dist loadfile
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
 .PHONY: demo test test-core test-long lint docs goldens bench-core clean
@@ -36,7 +38,7 @@ demo: $(VENV)/ready
 
 # What test-core has run already is not run again.
 test: test-core $(VENV)/gemma
-	$(BIN)/python -m pytest --ignore tests/core --ignore tests/engine
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) --ignore tests/core --ignore tests/engine
 
 test-core: $(CORE_VENV)/ready
 	$(CORE_VENV)/bin/python -m pytest tests/core tests/engine tests/without_torch.py

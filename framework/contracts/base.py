@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from framework.errors import UnsupportedError
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -65,7 +66,7 @@ class Rejection:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.field}={self.found!r}, needs {self.needed}: {self.remedy}"
+        return f"{self.field}={shown(self.found)}, needs {self.needed}: {self.remedy}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

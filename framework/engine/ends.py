@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from framework.errors import ModelError
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
@@ -45,7 +46,7 @@ def _ids(value: Any, where: str) -> Iterable[int] | None:
         raise ModelError(
             f"the model's {where} is invalid: {KEY}",
             expected="an id, a list of ids, or null",
-            found=f"{value!r:.200}",
+            found=shown(value),
             mend=f"correct {KEY} in the model's files",
         )
     return listed

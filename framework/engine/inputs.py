@@ -21,6 +21,7 @@ from framework.engine.request_options import RequestOptions
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.blame import blaming
 from framework.plugins.near import did_you_mean
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.logits_processor import LogitsProcessor
@@ -273,5 +274,5 @@ def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:
     return InputError(
-        f"{parameter} is invalid", parameter=parameter, expected=expected, found=repr(found)
+        f"{parameter} is invalid", parameter=parameter, expected=expected, found=shown(found)
     )

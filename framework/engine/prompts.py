@@ -9,6 +9,7 @@ from typing import Any
 
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.near import did_you_mean
+from framework.shown import shown
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt`."""
@@ -131,7 +132,7 @@ def _integer(item: object, parameter: str) -> int:
 
 
 def _kind(value: object) -> str:
-    return f"{type(value).__name__} {value!r:.80}"
+    return f"{type(value).__name__} {shown(value):.80}"
 
 
 def _bad(parameter: str, expected: str, value: object) -> InputError:

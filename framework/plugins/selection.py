@@ -137,7 +137,7 @@ def select(
         raise SelectionError(
             f"no {kind} can serve this:\n{explain_table(table)}",
             plugin=kind,
-            expected=f"one {kind} that supports {query}",
+            expected=f"one {kind} that supports {query!s:.500}",
             found=f"{len(table)} installed, none that supports it",
             mend="follow a remedy of the table, or install another plugin of the kind",
         )

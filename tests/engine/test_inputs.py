@@ -258,3 +258,15 @@ def test_a_processor_that_fails_in_validate_is_named(harness):
     inputs = harness(logits_processors={"careless": Careless()}).inputs
     with pytest.raises(PluginError, match=r"Careless.*validating a request.*oops"):
         inputs.process("ab", ONE)
+
+
+def test_values_nested_beyond_all_bounds_are_named_and_not_written_out(harness):
+    deep = "x"
+    for _ in range(5000):
+        deep = [deep]
+    for prompt in ({"prompt": "a", "cache_salt": deep}, {"prompt": deep}, [deep]):
+        with pytest.raises(InputError) as error:
+            harness().inputs.process(prompt, ONE)
+        assert len(str(error.value)) < 1000
+    with pytest.raises(InputError, match="priority"):
+        harness().inputs.process("a", ONE, priority=deep)

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from framework.contracts.model_source import ModelFiles
-from framework.errors import InputError
+from framework.errors import InputError, ModelError
+from framework_text.chat import render
+from framework_text.template_process import TemplateProcess
 from framework_text.text_tokenizer import TextTokenizer
 
 # Repeats every field that it finds, and refuses roles as many templates do.
@@ -187,3 +189,19 @@ def test_bos_of_a_template_is_not_doubled(
 ) -> None:
     ids = smollm.render_chat([user("a")], chat_template="{{ bos_token }}{{ messages[0].content }}")
     assert ids == [smollm.bos_id, *smollm.encode("a")]
+
+
+def test_a_template_of_the_model_that_is_no_text_is_told(smollm: TextTokenizer) -> None:
+    library = copy.copy(smollm.unwrap())
+    library.chat_template = 5
+    with pytest.raises(ModelError, match="chat template is not a text"):
+        render(
+            library,
+            TemplateProcess(),
+            [user("Hi")],
+            tools=None,
+            chat_template=None,
+            chat_template_kwargs=None,
+            add_generation_prompt=True,
+            continue_final_message=False,
+        )

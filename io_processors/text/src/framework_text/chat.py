@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framework.errors import InputError
+from framework.errors import InputError, ModelError
+from framework.shown import shown
 from framework_text.messages import normalise_messages, normalise_tools
 from framework_text.template_process import TemplateProcess
 
@@ -143,16 +144,23 @@ def _template(
                 found=type(chat_template).__name__,
             )
         return chat_template
-    own = library.chat_template
+    own: Any = library.chat_template
     if isinstance(own, dict):
         own = own.get("tool_use") if tools and "tool_use" in own else own.get("default")
+    if own and not isinstance(own, str):
+        raise ModelError(
+            "the model's chat template is not a text",
+            expected="a Jinja template, as `chat_template` in tokenizer_config.json",
+            found=shown(own),
+            mend="correct the model's files, or give another chat_template",
+        )
     if not own:
         raise InputError(
             "this model has no chat template",
             parameter="messages",
             mend="give a Jinja template as chat_template, or send a prompt instead of messages",
         )
-    return str(own)
+    return own
 
 
 def _culprit(error: Exception) -> str:
@@ -162,4 +170,4 @@ def _culprit(error: Exception) -> str:
 
 
 def _words(error: Exception) -> str:
-    return str(error).strip() or type(error).__name__
+    return f"{str(error).strip():.300}" or type(error).__name__

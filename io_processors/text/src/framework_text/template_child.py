@@ -101,7 +101,7 @@ def _answer(
         return {"error": "it took too much memory", "syntax": True}
     except Exception as error:  # a template may raise anything
         syntax = isinstance(error, TemplateSyntaxError | RecursionError)
-        return {"error": str(error).strip() or type(error).__name__, "syntax": syntax}
+        return {"error": f"{str(error).strip():.300}" or type(error).__name__, "syntax": syntax}
 
 
 if __name__ == "__main__":

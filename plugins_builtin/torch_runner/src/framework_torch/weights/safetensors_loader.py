@@ -11,6 +11,7 @@ from framework.contracts.base import Answer, Rejected, Rejection, Supported
 from framework.contracts.model_source import ModelFiles
 from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ModelError
+from framework.shown import shown
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +82,7 @@ class SafetensorsLoader(WeightLoader):
             raise ModelError(
                 f"{root / CONFIG} names no architecture",
                 expected='"architectures": ["..."]',
-                found=repr(names),
+                found=shown(names),
                 mend="add the name of the model's class",
             )
         path = root / GENERATION_CONFIG
