@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framework.errors import InputError
+from framework.shown import shown
 
 
 def per_prompt(value: object, count: int, parameter: str) -> Sequence[Any]:
@@ -48,5 +49,5 @@ def _bad(found: object) -> InputError:
         parameter="messages",
         expected="a list of messages such as {'role': 'user', 'content': 'Hello'}, at least one; "
         "or a list of such lists",
-        found=f"{type(found).__name__} {found!r:.80}",
+        found=f"{type(found).__name__} {shown(found):.80}",
     )

@@ -131,7 +131,7 @@ class InputProcessor:
             raise UnsupportedError(
                 "structured_outputs is not supported: no structured-output backend is installed",
                 expected="structured_outputs=None",
-                found=f"structured_outputs={sampling.structured_outputs!r:.80}",
+                found=f"structured_outputs={shown(sampling.structured_outputs):.80}",
             )
         for name in sampling.extra_args or {}:
             if name not in self._extras:
@@ -243,7 +243,7 @@ class InputProcessor:
                     f"extra_args[{name!r}] cannot be sent to the engine: {error}",
                     parameter="extra_args",
                     expected="numbers, strings, lists and mappings",
-                    found=f"{arguments!r:.80}",
+                    found=f"{shown(arguments):.80}",
                 ) from error
         return extras
 

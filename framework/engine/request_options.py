@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from framework.errors import InputError
+from framework.shown import shown
 
 _INT64 = 2**63
 
@@ -47,5 +48,8 @@ def _seconds(value: object) -> bool:
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:
     return InputError(
-        f"{parameter} is invalid", parameter=parameter, expected=expected, found=f"{found!r:.80}"
+        f"{parameter} is invalid",
+        parameter=parameter,
+        expected=expected,
+        found=f"{shown(found):.80}",
     )

@@ -269,4 +269,4 @@ def test_values_nested_beyond_all_bounds_are_named_and_not_written_out(harness):
             harness().inputs.process(prompt, ONE)
         assert len(str(error.value)) < 1000
     with pytest.raises(InputError, match="priority"):
-        harness().inputs.process("a", ONE, priority=deep)
+        harness().inputs.process("a", ONE, RequestOptions(priority=deep))
