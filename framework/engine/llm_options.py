@@ -49,6 +49,7 @@ class LLMOptions(TypedDict, total=False):
     tensor_parallel_size: int
     enforce_eager: bool
     logprobs_mode: str
+    tokenizer_threads: int
     plugins: Mapping[str, str]
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]
