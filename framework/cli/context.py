@@ -51,9 +51,9 @@ def root_options(context: typer.Context) -> RootOptions:
 
 def only_the_core() -> bool:
     """Whether no installed distribution brings anything that could run a model."""
-    from importlib.metadata import entry_points
+    from framework.plugins.distributions import any_has_group
 
-    return not entry_points(group="framework.executors")
+    return not any_has_group("framework.executors")
 
 
 def parse_options(texts: list[str]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,6 +30,16 @@ def show_table(table: Table) -> None:
     if not console.is_terminal:
         console.width = 1000
     console.print(table)
+
+
+def show_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print hundreds of rows at once, each column as wide as its widest cell; rich takes 3 ms
+    for a row."""
+    lines = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        print("  ".join(cells).rstrip())
 
 
 def show_problems(registry: PluginRegistry) -> None:

@@ -50,6 +50,7 @@ def open_registry(config: EngineConfig, env: Mapping[str, str] | None = None) ->
         policy=Policy.from_env(variables, no_plugins=plugin.no_plugins),
         ad_hoc=plugin.plugins,
         options=nested_options(plugin.plugin_options),
+        slow_import=plugin.slow_import,
     )
 
 

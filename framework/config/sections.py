@@ -117,7 +117,8 @@ class PluginConfig(Section):
     logits_processors, scheduler_participants, stat_loggers: names of plugins to activate, in
     order.
     no_plugins: only first-party plugins.  frozen: refuse to start unless the plugins are those
-    of lock_file, which `framework plugins lock` writes."""
+    of lock_file, which `framework plugins lock` writes.  slow_import: seconds after which the
+    import of a plugin is named as slow."""
 
     plugins: dict[str, str] = Field(default_factory=dict)
     plugin_options: dict[str, Any] = Field(default_factory=dict, repr=False)
@@ -127,6 +128,7 @@ class PluginConfig(Section):
     no_plugins: bool = False
     plugin_error_limit: int | None = Field(default=5, ge=1)
     frozen: bool = False
+    slow_import: float = Field(default=10.0, gt=0)
     lock_file: str = Field(default="framework-plugins.lock", min_length=1)
 
 

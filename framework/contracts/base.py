@@ -12,8 +12,6 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
 from framework.errors import UnsupportedError
 from framework.shown import shown
 
@@ -190,6 +188,8 @@ def _is_neutral(field: dataclasses.Field[Any], value: Any) -> bool:
     if "neutral" not in field.metadata:
         return False
     neutral = field.metadata["neutral"]
-    if isinstance(value, np.ndarray) or isinstance(neutral, np.ndarray):
+    if hasattr(value, "shape") or hasattr(neutral, "shape"):
+        import numpy as np
+
         return bool(np.array_equal(value, neutral))  # == compares arrays entry by entry
     return bool(value == neutral)

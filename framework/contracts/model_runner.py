@@ -37,7 +37,8 @@ class RunnerContext:
     cache_bytes: operator's choice for the cache, or None (the platform decides).
     choices: kind -> name that the operator chose.  kernels: the same, by operator ("linear").
     seed: of dummy weights.
-    logits_processors: names of the processors that the operator activated.
+    logits_processors: names of the processors that the operator activated; a runner that applies
+    them declares the feature "logits_processors", and is refused where there are some if not.
     """
 
     model: ModelFiles

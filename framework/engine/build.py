@@ -95,6 +95,7 @@ def build_engine(resolved: Resolved) -> Engine:
             model = find_model(registry, config.model)
         with _phase("tokenizer"):
             tokenizer = load_tokenizer(registry, config.model, model)
+        early = (*proposed, *registry.notes)
         core, notes = build_core(config, registry, model, tuple(processors), participants)
         undo.callback(core.close)
         inputs = InputProcessor(
@@ -112,7 +113,7 @@ def build_engine(resolved: Resolved) -> Engine:
         events.prepare(cache_facts(core))
         client = InProcessClient(core, tokenizer, events)
         undo.pop_all()
-    notes = (*proposed, *registry.notes, *notes)
+    notes = (*early, *notes)
     for note in notes:
         log.info("%s", note)
     client.started(notes)
@@ -137,8 +138,10 @@ def build_core(
 ) -> tuple[EngineCore, tuple[str, ...]]:
     """A core with a loaded runner and a bound cache, and its start-up lines.
 
-    On an error nothing is left running.
+    On an error nothing is left running.  Raises UnsupportedError if the runner would not apply
+    the logits processors.
     """
+    told = len(registry.notes)
     with ExitStack() as undo:
         name = config.scheduler.scheduling_policy
         policy = cast("SchedulingPolicy", registry.create("scheduling_policy", name, named=True))
@@ -149,10 +152,23 @@ def build_core(
             context = _context(config, registry, model, logits_processors)
             with guarded(record, f"loading model {model.name!r}"):
                 info = executor.load(context)
+            _refuse_inert(logits_processors, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)
         undo.pop_all()
-    return core, (*info.notes, f"max_model_len {core.max_model_len}")
+    return core, (*registry.notes[told:], *info.notes, f"max_model_len {core.max_model_len}")
+
+
+def _refuse_inert(logits_processors: tuple[str, ...], info: RunnerInfo, executor: str) -> None:
+    """A runner that does not apply logits processors would ignore them without a word."""
+    if logits_processors and "logits_processors" not in info.features:
+        raise UnsupportedError(
+            f"logits processors {', '.join(logits_processors)} would do nothing: the model runner "
+            f"behind {executor} does not declare that it applies them",
+            expected="the feature 'logits_processors'",
+            found=", ".join(sorted(info.features)) or "no features",
+            mend="leave them out, or choose an executor and a model runner that declare it",
+        )
 
 
 def refuse_unsupported(config: EngineConfig) -> None:

@@ -58,6 +58,7 @@ class LLMOptions(TypedDict, total=False):
     no_plugins: bool
     plugin_error_limit: int | None
     frozen: bool
+    slow_import: float
     lock_file: str
 
 

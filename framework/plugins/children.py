@@ -34,6 +34,7 @@ class Handover(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, dict[str, dict[str, Any]]]
     choices: dict[str, tuple[str, ...]]
     path: tuple[str, ...]
+    slow_import: float
     expected: ResolvedSet
 
     def __repr__(self) -> str:
@@ -62,6 +63,7 @@ def hand_over(
         },
         choices={kind: tuple(names) for kind, names in (choices or {}).items()},
         path=tuple(sys.path),
+        slow_import=registry.slow_import,
         expected=expected,
     )
     return msgspec.msgpack.encode(handover, enc_hook=_plain)
@@ -90,6 +92,7 @@ def take_over(
         search_path=search_path,
         first_party=first_party,
         scopes=scopes,
+        slow_import=handover.slow_import,
     )
     check_equal(
         resolve_plugins(registry, handover.choices).for_scopes(scopes),

@@ -1,20 +1,15 @@
-"""What is installed, from distribution metadata alone; nothing is imported.
-
-Of a distribution that lies on the path twice (a checkout beside an installation, an
-editable install beside its build leftovers) only the one that Python would use counts.
-"""
+"""What is installed, from distribution metadata alone; nothing is imported."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 import importlib_metadata
-from importlib_metadata import Distribution
 
 from framework.errors import ConfigError
+from framework.plugins.distributions import Installed, installed
 from framework.plugins.kinds import GROUP_PREFIX, KINDS, Kind, find_kind
 from framework.plugins.near import did_you_mean
 from framework.plugins.policy import first_party, normalize
@@ -67,7 +62,9 @@ def discover(
     """
     records: list[Record] = []
     problems: list[Problem] = []
-    for distribution in _distributions(path):
+    for distribution in installed(path):
+        if not distribution.has_plugins:
+            continue
         found = _Entries(distribution, kinds, trusted)
         records += found.records
         problems += found.problems
@@ -101,75 +98,21 @@ def ad_hoc_records(plugins: Mapping[str, str], kinds: Sequence[Kind] = KINDS) ->
     return records
 
 
-def with_plugins(path: Sequence[str] | None) -> dict[str, Distribution]:
-    """By name, the first of all distributions on `path` that has an entry point for us."""
-    first: dict[str, Distribution] = {}
-    known: set[str] = set()
-    for distribution in _installed(path):
-        # Reading one small file is cheap; the metadata of hundreds of others is not.
-        if GROUP_PREFIX not in (_read(distribution, "entry_points.txt") or ""):
-            continue
-        name = _name(distribution)
-        if name is not None and normalize(name) not in known:
-            known.add(normalize(name))
-            first[name] = distribution
-    return first
-
-
-def _distributions(path: Sequence[str] | None) -> Iterator[Distribution]:
-    """Those with entry points for us, once each."""
-    for name, distribution in with_plugins(path).items():
-        same = _installed(path, name=name)
-        # Sorting is stable: the first on the path, but an egg-info folder is a leftover of
-        # a build and loses against what was installed.
-        yield min(same or [distribution], key=lambda d: _location(d).endswith(".egg-info"))
-
-
-def _installed(path: Sequence[str] | None, **name: str) -> list[Distribution]:
-    where = {} if path is None else {"path": list(path)}
-    return cast("list[Distribution]", list(importlib_metadata.distributions(**name, **where)))
-
-
-def _read(distribution: Distribution, file: str) -> str | None:
-    try:
-        return distribution.read_text(file)
-    except (OSError, UnicodeDecodeError):
-        return None
-
-
-def _name(distribution: Distribution) -> str | None:
-    try:
-        return distribution.name or None
-    except Exception:  # a half-removed distribution; the library raises several kinds
-        return None
-
-
-def _version(distribution: Distribution) -> str | None:
-    try:
-        return distribution.version
-    except Exception:
-        return None
-
-
-def _location(distribution: Distribution) -> str:
-    return str(getattr(distribution, "_path", "") or "")
-
-
 class _Entries:
     """Records and problems of one distribution's entry_points.txt."""
 
     def __init__(
-        self, distribution: Distribution, kinds: Sequence[Kind], trusted: frozenset[str]
+        self, distribution: Installed, kinds: Sequence[Kind], trusted: frozenset[str]
     ) -> None:
         self.records: list[Record] = []
         self.problems: list[Problem] = []
-        self._name = _name(distribution) or "unknown"
-        self._version = _version(distribution)
-        self._location = _location(distribution)
+        self._name = distribution.name
+        self._version = distribution.version
+        self._location = distribution.location
         self._trusted = normalize(self._name) in trusted
         self._kinds = {kind.group: kind for kind in kinds}
         group, known = "", set[tuple[str, str]]()
-        for number, line in self._lines(_read(distribution, "entry_points.txt") or ""):
+        for number, line in self._lines(distribution.entry_points):
             if line.startswith("[") and line.endswith("]"):
                 group = line[1:-1].strip()
                 self._check_group(group)

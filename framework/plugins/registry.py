@@ -77,7 +77,7 @@ class PluginRegistry:
         self.first_party = trusted
         self.ad_hoc: Mapping[str, str] = ad_hoc or {}
         self.options: Options = options or {}
-        self._slow_import = slow_import
+        self.slow_import = slow_import
         self._admission = Admission(self.policy, self.kinds)
         self._journal = Journal()
         self._lock = threading.RLock()
@@ -214,7 +214,7 @@ class PluginRegistry:
             if not self._can_run(record):
                 raise lookup.elsewhere(record, kind, self.scopes)
             with self.transaction():
-                cls = load_class(record, kind, self._slow_import)
+                cls = load_class(record, kind, self.slow_import)
             if record.facts is None:
                 scopes = tuple(sorted(scope.value for scope in kind.scopes))
                 record.facts = Facts(kind=record.kind, name=record.name, scopes=scopes)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from framework.cli.context import registry_of
-from framework.cli.printing import Json, plain, print_json, show_problems, show_table
+from framework.cli.printing import Json, print_json, show_columns, show_problems
+
+if TYPE_CHECKING:
+    from framework.plugins.records import Record
 
 
 def list_plugins(context: typer.Context, as_json: Json = False) -> None:
@@ -15,12 +20,12 @@ def list_plugins(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         print_json([record.as_dict() for record in records])
     else:
-        from rich.table import Table
-
-        table = Table("kind", "name", "distribution", "version", "state", "reason", box=None)
-        for record in records:
-            reason = record.reason or ("" if record.facts else "facts unknown")
-            cells = [record.kind, record.name, record.owner, record.version or "-"]
-            table.add_row(*map(plain, [*cells, record.state.value, reason]))
-        show_table(table)
+        header = ("kind", "name", "distribution", "version", "state", "reason")
+        show_columns(header, map(_cells, records))
     show_problems(registry)
+
+
+def _cells(record: Record) -> tuple[str, ...]:
+    reason = record.reason or ("" if record.facts else "facts unknown")
+    version = record.version or "-"
+    return (record.kind, record.name, record.owner, version, record.state.value, reason)

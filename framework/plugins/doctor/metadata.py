@@ -12,7 +12,8 @@ import importlib_metadata
 from importlib_metadata import Distribution
 from packaging.requirements import InvalidRequirement, Requirement
 
-from framework.plugins.discovery import split_value, with_plugins
+from framework.plugins.discovery import split_value
+from framework.plugins.distributions import installed
 from framework.plugins.doctor.findings import Finding, about
 from framework.plugins.policy import normalize
 from framework.plugins.records import Record
@@ -56,24 +57,19 @@ def _missing(module: str) -> str | None:
 def doubled_metadata(search_path: Sequence[str] | None) -> Iterator[Finding]:
     """Distributions with plugins of which several metadata folders lie on the path.  Of these
     one counts, which may be one that has no plugins, so that no record tells of them."""
-    where = {} if search_path is None else {"path": list(search_path)}
-    for name in with_plugins(search_path):
-        places: dict[str, str] = {}
-        for found in importlib_metadata.distributions(name=name, **where):
-            place = str(getattr(found, "_path", ""))
-            if not place.endswith(".egg-info"):  # a leftover of a build, which nobody reads
-                places.setdefault(os.path.realpath(place), f"{place} ({found.version})")
+    for found in installed(search_path):
+        places = list(dict.fromkeys(map(os.path.realpath, (found.location, *found.hidden))))
         if len(places) < 2:
             continue
         one_folder = len({os.path.dirname(place) for place in places}) == 1
         yield Finding(
             code="doubled",
             severity="error" if one_folder else "warning",
-            message=f"{name} has {len(places)} metadata folders: {', '.join(places.values())}",
-            mend=f"pip uninstall {name} until none is left, then install it again"
+            message=f"{found.name} has {len(places)} metadata folders: {', '.join(places)}",
+            mend=f"pip uninstall {found.name} until none is left, then install it again"
             if one_folder
-            else "only the first counts; take the other folder off the path, or uninstall it there",
-            distribution=name,
+            else "the first counts; take the other folder off the path, or uninstall it there",
+            distribution=found.name,
         )
 
 
