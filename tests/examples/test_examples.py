@@ -15,7 +15,7 @@ import pytest
 from tests.parity.tiny import make_tiny
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("logits_processor", "scheduling_policy", "participant", "kv_cache_spec")
+EXAMPLES = ("logits_processor", "platform", "scheduling_policy", "participant", "kv_cache_spec")
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +67,9 @@ def test_examples_are_listed_with_their_distribution(run):
         assert rows[name]["state"] == "denied", "it sees requests, so it must be named first"
 
 
-@pytest.mark.parametrize("name", ["shortest_first", "tenant_limit", "first_tokens"])
+@pytest.mark.parametrize(
+    "name", ["shortest_first", "tenant_limit", "first_tokens", "ban_tokens", "polite_cpu"]
+)
 def test_examples_conform(run, name):
     report = json.loads(run("plugins", "conform", name, "--json", "-"))
     assert [c["message"] for c in report["clauses"] if c["status"] == "failed"] == []
@@ -180,3 +182,26 @@ def test_the_logits_processor_bans_tokens_of_its_request_alone(installed, monkey
             llm.generate([prompt], greedy.replace(extra_args={"ban_tokens": "x"}), use_tqdm=False)
         assert error.value.parameter == "extra_args"
     monkeypatch.delitem(sys.modules, "example_ban_token")
+
+
+def test_the_platform_serves_a_model_when_it_is_named(installed, monkeypatch, tmp_path):
+    """In this process, which has the large libraries already."""
+    import torch
+
+    from framework import LLM, SamplingParams
+    from framework.errors import ConfigError
+
+    monkeypatch.syspath_prepend(str(installed))
+    threads = torch.get_num_threads()
+    reference = make_tiny("llama", tmp_path).references[0]
+    greedy = SamplingParams(temperature=0, max_tokens=len(reference.tokens), ignore_eos=True)
+    try:
+        with LLM(tmp_path, platform="polite_cpu", dtype="float32") as llm:
+            (output,) = llm.generate([reference.prompt], greedy, use_tqdm=False)
+        assert torch.get_num_threads() == 1
+        with pytest.raises(ConfigError, match="more than the platform gives"):
+            LLM(tmp_path, platform="polite_cpu", kv_cache_memory_bytes=1 << 40)
+    finally:
+        torch.set_num_threads(threads)
+    assert list(output.outputs[0].token_ids) == reference.tokens
+    monkeypatch.delitem(sys.modules, "example_polite_cpu")

@@ -12,6 +12,7 @@ SUITES: dict[str, str] = {
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
     "model_source": f"{_SUITES}.model_source:ModelSourceSuite",
+    "platform": f"{_SUITES}.platform:PlatformSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
 }

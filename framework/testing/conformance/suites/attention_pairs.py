@@ -29,7 +29,7 @@ class PairClauses(AttentionClauses):
     """A capability is declared if `answer` supports a query that asks for it."""
 
     def declared(self) -> frozenset[str]:
-        """By the answers that the runtime reads, too."""
+        """What `answer` supports when a query asks for it; `batch_invariant` as the answer says."""
         asked = [name for name in CAPABILITIES if name != "batch_invariant"]
         found = {name for name in asked if self.supported(name)}
         answer = self.ask(self.plain())

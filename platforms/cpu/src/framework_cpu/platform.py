@@ -20,11 +20,16 @@ _MIB = 1024 * 1024
 
 
 class CpuOptions(BaseModel):
-    """threads: computing threads; None chooses by affinity and quota."""
+    """What --plugin-option platform.cpu.KEY=VALUE can set."""
 
     model_config = ConfigDict(extra="forbid")
 
-    threads: int | None = Field(default=None, ge=1, le=4096)
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Computing threads; left out, affinity and quota decide.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
