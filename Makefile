@@ -57,11 +57,10 @@ docs: $(VENV)/ready
 	$(BIN)/python -m tools.kind_pages
 	$(BIN)/python -m tools.contract_snapshot
 
-# PEERS: a folder with vllm/bin/python and model/.  PEER_SCRIPT: prints JSON lines of its
-# requests, step_us, us_per_request_step, add_us.  Without them only ours is measured.
+# PEERS: a folder with vllm/bin/python, where vLLM is installed, and model/; then both are
+# printed side by side, from the same run.  Without it only ours is measured.
 bench-core: $(CORE_VENV)/ready
-	$(CORE_VENV)/bin/framework bench core --json bench-core.json \
-		$(if $(PEERS),--peers "$(PEERS)") $(if $(PEER_SCRIPT),--peer-script "$(PEER_SCRIPT)")
+	$(CORE_VENV)/bin/framework bench core --json bench-core.json $(if $(PEERS),--peers "$(PEERS)")
 
 goldens: $(VENV)/gemma
 	$(BIN)/python -m tests.parity.make_goldens

@@ -1,7 +1,8 @@
 """What scheduling a step costs: microseconds of the engine core itself, without a model.
 
 per request:  n requests of 512 random tokens are added, pages of 16, prefix caching on
-per step:     all n decode; the median of schedule() + update(), the runner left out
+per step:     all n decode; the median of schedule() + update(), the runner left out; if asked,
+              while others wait for a slot
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ VOCABULARY = 49_000
 PROMPT, OUTPUT = 512, 500
 PAGE, BUDGET, LONGEST = 16, 8192, 8192
 PEER_SECONDS = 1800
+PEER_SCRIPT = Path(__file__).parent / "vllm_peer.py"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +67,9 @@ class PeerFigures:
     add_us: float
 
 
-def measure(requests: int, *, steps: int = 200) -> CoreFigures:
-    """Measure `requests` requests over `steps` decode steps, at most 300."""
+def measure(requests: int, *, steps: int = 200, waiting: int = 0) -> CoreFigures:
+    """Measure `requests` requests over `steps` decode steps, at most 300, while `waiting` more
+    wait for a slot."""
     runner = NullRunner(
         num_pages=requests * ((PROMPT + 600) // PAGE + 2) + 1000,
         page_tokens=PAGE,
@@ -79,10 +82,11 @@ def measure(requests: int, *, steps: int = 200) -> CoreFigures:
         enable_prefix_caching=True,
     )
     core = EngineCore(runner, runner.info(), config, policy=FirstComeFirstServed())
-    prompts = np.random.default_rng(0).integers(0, VOCABULARY, (requests, PROMPT), np.int32)
+    count = requests + waiting
+    prompts = np.random.default_rng(0).integers(0, VOCABULARY, (count, PROMPT), np.int32)
     hashing = _hashing(prompts)
     start = perf_counter()
-    for index in range(requests):
+    for index in range(count):
         core.add(_request(index, prompts[index]))
     add = perf_counter() - start
     admit = add
@@ -102,8 +106,8 @@ def measure(requests: int, *, steps: int = 200) -> CoreFigures:
         requests=requests,
         step_us=step * 1e6,
         us_per_request_step=step / requests * 1e6,
-        add_us=(add + hashing) / requests * 1e6,
-        hash_us=hashing / requests * 1e6,
+        add_us=(add + hashing) / count * 1e6,
+        hash_us=hashing / count * 1e6,
         admit_us=admit / requests * 1e6,
     )
 
@@ -129,23 +133,24 @@ def _hashing(prompts: I32) -> float:
     return perf_counter() - start
 
 
-def run_peer(folder: Path, script: Path) -> list[PeerFigures]:
-    """The figures of a peer: runs `script` with the Python of folder/vllm, on the model in
+def run_peer(folder: Path, requests: Sequence[int], *, steps: int = 200) -> list[PeerFigures]:
+    """The figures of vLLM: runs `vllm_peer.py` with the Python of folder/vllm, on the model in
     folder/model.  It prints JSON lines with the fields of `PeerFigures`; others are skipped.
 
     Raises ConfigError if something is missing, fails, or prints no figures.
     """
     python, model = folder / "vllm" / "bin" / "python", folder / "model"
-    for path, what in ((python, "the peer's Python"), (model, "the model"), (script, "a script")):
+    for path, what in ((python, "the peer's Python"), (model, "the model")):
         if not path.exists():
             raise ConfigError(
                 f"{what} is missing",
-                expected="PEERS: a folder with vllm/bin/python and model/; PEER_SCRIPT: a file",
+                expected="a folder with vllm/bin/python, where vLLM is installed, and model/",
                 found=f"no {path}",
             )
+    chosen = ["--requests", ",".join(map(str, requests)), "--steps", str(steps)]
     try:
         ended = subprocess.run(
-            [str(python), str(script), str(model)],
+            [str(python), str(PEER_SCRIPT), str(model), *chosen],
             capture_output=True,
             text=True,
             errors="replace",

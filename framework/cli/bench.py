@@ -173,11 +173,11 @@ def core(
     steps: Annotated[int, typer.Option(help="Decode steps to time.", min=1, max=300)] = 200,
     peers: Annotated[
         Path | None,
-        typer.Option(help="A folder with vllm/bin/python and model/ to compare with."),
+        typer.Option(help="A folder with vllm/bin/python and model/: vLLM, side by side."),
     ] = None,
-    peer_script: Annotated[
-        Path | None, typer.Option(help="Prints the peer's figures as JSON lines.")
-    ] = None,
+    waiting: Annotated[
+        int, typer.Option(help="Further requests, which wait for a slot.", min=0, max=10_000)
+    ] = 0,
     json_file: options.Output = None,
 ) -> None:
     """Measure what the engine core itself costs per step and per request, in microseconds."""
@@ -187,10 +187,8 @@ def core(
     if json_file is not None:
         check_folder(json_file)
     counts = [_count(text) for text in requests.split(",")]
-    if (peers is None) != (peer_script is None):
-        raise ConfigError("--peers and --peer-script go together", found="one of them")
-    ours = [measure(count, steps=steps) for count in counts]
-    theirs = run_peer(peers, peer_script) if peers and peer_script else []
+    ours = [measure(count, steps=steps, waiting=waiting) for count in counts]
+    theirs = run_peer(peers, counts, steps=steps) if peers else []
     show_table(table(ours, theirs))
     if json_file is not None:
         write_json(json_file, as_json(ours, theirs))

@@ -169,21 +169,22 @@ def test_a_wrong_line_is_named(bench, tmp_path, line, words):
 
 
 def peer(tmp_path, text):
-    """A folder as a peer's set-up leaves it, whose Python is this one."""
+    """A folder as a peer's set-up leaves it; what stands for its Python runs `text` instead."""
     (tmp_path / "vllm" / "bin").mkdir(parents=True)
-    (tmp_path / "vllm" / "bin" / "python").symlink_to(sys.executable)
     (tmp_path / "model").mkdir()
-    script = tmp_path / "peer.py"
-    script.write_text(text)
-    return ("--peers", tmp_path, "--peer-script", script)
+    python = tmp_path / "vllm" / "bin" / "python"
+    python.write_text(f"#!{sys.executable}\n{text}\n")
+    python.chmod(0o755)
+    return ("--peers", tmp_path)
 
 
 def test_the_core_is_measured_beside_its_peer(bench, tmp_path):
     row = {"requests": 2, "step_us": 1e6, "us_per_request_step": 5e5, "add_us": 1e6}
     script = f"import sys; print('noise'); print({json.dumps(json.dumps(row))})\n"
-    script += "assert sys.argv[1].endswith('model')"
+    script += "assert sys.argv[1].endswith('vllm_peer.py') and sys.argv[2].endswith('model')\n"
+    script += "assert sys.argv[3:] == ['--requests', '1,2', '--steps', '3']"
     result = tmp_path / "result.json"
-    arguments = ("--requests", "1,2", "--steps", "3", "--json", result)
+    arguments = ("--requests", "1,2", "--steps", "3", "--waiting", "2", "--json", result)
     code, out, err = bench("core", *arguments, *peer(tmp_path, script))
     assert (code, err) == (0, "")
     assert out.splitlines()[-1].count("x") == 2
@@ -194,6 +195,19 @@ def test_the_core_is_measured_beside_its_peer(bench, tmp_path):
         assert 0 < ours["hash_us"] < ours["add_us"]
         assert ours["admit_us"] > 0
         assert ours["us_per_request_step"] * ours["requests"] == pytest.approx(ours["step_us"])
+
+
+def test_the_peers_script_has_our_shape():
+    """Both measure the same work; and it can be read where the engine is not installed."""
+    from framework.bench import core, vllm_peer
+
+    for name in ("VOCABULARY", "PROMPT", "OUTPUT", "PAGE", "BUDGET", "LONGEST"):
+        assert getattr(core, name) == getattr(vllm_peer, name)
+    assert "framework" not in {
+        line.split()[1].partition(".")[0]
+        for line in core.PEER_SCRIPT.read_text().splitlines()
+        if line.startswith(("import ", "from "))
+    }
 
 
 @pytest.mark.parametrize(
@@ -213,8 +227,7 @@ def test_a_peer_that_fails_is_one_clear_error(bench, tmp_path, script, words):
     [
         (("--requests", "0"), "--requests is invalid"),
         (("--requests", "1,x"), "--requests is invalid"),
-        (("--peers", "missing"), "go together"),
-        (("--requests", "1", "--peers", "missing", "--peer-script", "x"), "is missing"),
+        (("--requests", "1", "--steps", "1", "--peers", "missing"), "is missing"),
     ],
 )
 def test_wrong_flags_of_bench_core_are_errors(bench, arguments, words):
