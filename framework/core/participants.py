@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from framework.contracts.base import name_of
 from framework.contracts.participant import (
@@ -23,21 +21,22 @@ from framework.contracts.participant import (
     Admission,
     External,
     Hold,
-    Ready,
     Refuse,
     Wait,
 )
 from framework.contracts.step import NOTHING_LATE, LateInputs
+from framework.core import answers
 from framework.core.late import LateMerge, flaw_of
 from framework.core.patience import HeldBack
 from framework.core.views import read_only
-from framework.plugins.blame import blaming, shown, told
+from framework.plugins.blame import blaming, told
 
 if TYPE_CHECKING:
     from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.step import StepPlan, StepResult
     from framework.core.request import Request
 
+T = TypeVar("T")
 logger = logging.getLogger("framework.participants")
 
 
@@ -85,15 +84,13 @@ class ParticipantHub:
     def admit(self, request: Request) -> Admission:
         """The first answer that is not Ready.  A participant that fails refuses the request."""
         for index in request.attendants:
-            answer = self._ask(index, "admit", [request], request)
-            if isinstance(answer, Wait) and isinstance(answer.reason, str):
+            answer = self._ask(index, "admit", answers.admission, [request], request)
+            if isinstance(answer, Wait):
                 why = f"admit answered Wait, {answer.reason!r}"
                 self.held.note(request.id, self._name(index), why, request)
                 return Wait(answer.reason, self._waker(index, answer.wake, request))
             if isinstance(answer, Refuse):
                 return self._refusal(index, answer)
-            if not isinstance(answer, Ready):
-                self._fail(index, "admit", f"it answered {shown(answer)}", [request])
             if request.id in self._failed:  # here, or when it was to be woken
                 return Refuse(self._failed.pop(request.id)[1])
         return READY
@@ -101,37 +98,32 @@ class ParticipantHub:
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
         """The first offer of tokens beyond the local hit."""
         for index in request.attendants:
-            offer = self._ask(index, "external_prefix", [request], request, local_hit)
-            good = isinstance(offer, Refuse) or (
-                isinstance(offer, External) and isinstance(offer.tokens, int | np.integer)
-            )
-            if not good:
-                self._fail(index, "external_prefix", f"it answered {shown(offer)}", [request])
+            ask = ("external_prefix", answers.offer, [request], request, local_hit)
+            offer = self._ask(index, *ask)
             if request.id in self._failed:
                 return Refuse(self._failed.pop(request.id)[1])
             if isinstance(offer, Refuse):
                 return self._refusal(index, offer)
-            tokens = max(int(offer.tokens), 0)
-            if offer.arrived is not None:
-                return External(tokens, self._arrival(index, offer.arrived, request))
-            if tokens > 0:
-                return External(tokens)
+            if offer is not None and offer.arrived is not None:
+                return External(offer.tokens, self._arrival(index, offer.arrived, request))
+            if offer is not None and offer.tokens > 0:
+                return offer
         return NO_EXTERNAL
 
     def limit(self, request: Request, start: int, tokens: int, least: int = 1) -> int:
         """The least of all answers, never more than `tokens`; 0 if that is less than `least`,
         or after a failure."""
         for index in request.attendants:
-            answer = self._ask(index, "limit", [request], request, start, tokens)
-            if not isinstance(answer, int | np.integer):
-                self._fail(index, "limit", f"it answered {shown(answer)}", [request])
+            ask = ("limit", answers.integer, [request], request, start, tokens)
+            answer = self._ask(index, *ask)
+            if answer is None:
                 return 0
             if answer < least <= tokens:
-                why = f"limit answered {int(answer)} of {tokens} tokens"
+                why = f"limit answered {answer} of {tokens} tokens"
                 why += f", of a prompt that may not be cut into less than {least}" * (least > 1)
                 self.held.note(request.id, self._name(index), why, request)
                 return 0
-            tokens = min(tokens, int(answer))
+            tokens = min(tokens, answer)
         if request.attendants:
             self.held.clear(request.id)
         return tokens
@@ -141,11 +133,9 @@ class ParticipantHub:
         self.held.clear(request.id)
         holds = []
         for index in request.attendants:
-            hold = self._ask(index, "release", (), request)
-            if isinstance(hold, Hold):
+            hold = self._ask(index, "release", answers.hold, (), request)
+            if hold is not None:
                 holds.append(Hold(self._holder(index, hold.done, request.id)))
-            elif hold is not None:
-                self._fail(index, "release", f"it answered {shown(hold)}", ())
         return holds
 
     def _attended(self, rows: Sequence[Request | None]) -> dict[int, dict[int, Request]]:
@@ -168,11 +158,10 @@ class ParticipantHub:
         attachments = dict(plan.attachments)
         seen = read_only(plan)
         for index, own in attended.items():
-            data = self._ask(index, "attach", own.values(), seen, MappingProxyType(own))
-            if isinstance(data, bytes):
+            ask = ("attach", answers.data, own.values(), seen, MappingProxyType(own))
+            data = self._ask(index, *ask)
+            if data is not None:
                 attachments[self._names[index]] = data
-            elif data is not None:
-                self._fail(index, "attach", f"it answered {shown(data)}", own.values())
         return replace(plan, attachments=attachments)
 
     def absorb(self, result: StepResult, rows: Sequence[Request | None]) -> None:
@@ -184,7 +173,8 @@ class ParticipantHub:
         for index, name in enumerate(self._names):
             if index in attended or name in result.attachments:
                 own = attended.get(index, {})
-                self._ask(index, "absorb", own.values(), seen, MappingProxyType(own))
+                shown_rows = MappingProxyType(own)
+                self._ask(index, "absorb", answers.anything, own.values(), seen, shown_rows)
 
     def late(self, plan: StepPlan, rows: Sequence[Request | None]) -> LateInputs:
         """Late inputs of all participants, merged.  At most one may bring a bitmask for a row;
@@ -194,7 +184,8 @@ class ParticipantHub:
         merge, seen = LateMerge(), read_only(plan)
         for index, requests in self._attended(rows).items():
             shown_rows = MappingProxyType(requests)
-            part = self._ask(index, "late", requests.values(), seen, shown_rows)
+            ask = ("late", answers.anything, requests.values(), seen, shown_rows)
+            part: Any = self._ask(index, *ask)
             if part is None:
                 continue
             try:
@@ -211,19 +202,24 @@ class ParticipantHub:
         return f"participant {self._names[index]!r} ({name_of(self._members[index])})"
 
     def _refusal(self, index: int, answer: Refuse) -> Refuse:
-        reason: object = answer.reason
-        if isinstance(reason, str) and reason:
-            return answer
-        told = f": {shown(reason)}" if reason else ""
-        return Refuse(f"{self._name(index)} refused the request{told}")
+        return Refuse(answer.reason or f"{self._name(index)} refused the request")
 
-    def _ask(self, index: int, method: str, requests: Iterable[Request], *arguments: object) -> Any:
+    def _ask(
+        self,
+        index: int,
+        method: str,
+        read: Callable[[object], T],
+        requests: Iterable[Request],
+        *arguments: object,
+    ) -> T | None:
         """What the participant answers; None after a failure, and the requests are failed."""
         try:
-            return getattr(self._members[index], method)(*arguments)
+            return read(getattr(self._members[index], method)(*arguments))
+        except answers.Unfit as error:
+            self._fail(index, method, str(error), requests)
         except (Exception, SystemExit) as error:
             self._fail(index, method, error, requests)
-            return None
+        return None
 
     def _fail(
         self, index: int, method: str, fault: BaseException | str, requests: Iterable[Request]
@@ -256,21 +252,19 @@ class ParticipantHub:
         """An arrival that fails refuses its request."""
 
         def guarded() -> int | Refuse | None:
-            answer: object
             try:
-                answer = arrived()
+                answer = answers.arrival(arrived())
+            except answers.Unfit as error:
+                self._fail(index, "External.arrived", str(error), [request])
             except (Exception, SystemExit) as error:
-                answer = error
-            if answer is None:
-                why = "External.arrived brings no pages"
-                self.held.note(request.id, self._name(index), why, request)
-                return None
-            self.held.clear(request.id)
-            if isinstance(answer, Refuse):
-                return self._refusal(index, answer)
-            if isinstance(answer, int | np.integer):
-                return int(answer)
-            self._fail(index, "External.arrived", f"it answered {shown(answer)}", [request])
+                self._fail(index, "External.arrived", error, [request])
+            else:
+                if answer is None:
+                    why = "External.arrived brings no pages"
+                    self.held.note(request.id, self._name(index), why, request)
+                    return None
+                self.held.clear(request.id)
+                return self._refusal(index, answer) if isinstance(answer, Refuse) else answer
             return Refuse(self._failed.pop(request.id)[1])
 
         return guarded

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec
-from framework.contracts.participant import SchedulerParticipant, Wait
+from framework.contracts.participant import External, Hold, Refuse, SchedulerParticipant, Wait
 from framework.contracts.step import LateInputs
 from framework.core.kv.managers import BUILT_IN
 from framework.errors import EngineDeadError, PluginError
@@ -413,3 +413,58 @@ def test_a_wake_that_fails_while_no_slot_is_free_ends_its_request_at_once(engine
     outputs = one.step() if not outputs.finished else outputs
     assert outputs.request_ids[outputs.finished[0].row] == "its"
     one.run()
+
+
+class OddInt(int):
+    """Cannot be compared, nor told."""
+
+    def __lt__(self, other):
+        raise ValueError("lt")
+
+    __gt__ = __le__ = __ge__ = __lt__
+
+    def __int__(self):
+        raise ValueError("int")
+
+
+class OddText(str):
+    __slots__ = ()
+
+    def __bool__(self):
+        raise ValueError("bool")
+
+    def __str__(self):
+        raise ValueError("str")
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "reason"),
+    [
+        ("limit", lambda *a: OddInt(3), "length"),
+        ("external_prefix", lambda *a: External(OddInt(-3)), "length"),
+        ("external_prefix", lambda *a: External(3, lambda: OddInt(0)), "length"),
+        ("external_prefix", lambda *a: External(3, 5), "error"),
+        ("external_prefix", lambda *a: Refuse(OddText("no")), "error"),
+        ("admit", lambda *a: Refuse(OddText("no")), "error"),
+        ("admit", lambda *a: Refuse(Unshown()), "error"),
+        ("admit", lambda *a: Wait(OddText("w"), boom), "error"),
+        ("admit", lambda *a: Wait("w", 3), "error"),
+        ("release", lambda *a: Hold(3), "length"),
+        ("release", lambda *a: Hold(Unshown), "length"),
+    ],
+)
+def test_answers_of_odd_classes_are_read_as_what_they_are(engine, alone, method, answer, reason):
+    odd = SchedulerParticipant()
+    setattr(odd, method, answer)
+    one = engine(participants={"odd": odd})
+    one.add("its", [1] * 9, extras={"odd": b""})
+    one.add("other", [2] * 9)
+    answers = one.run()
+    assert answers["its"].reason == reason
+    assert answers["other"].tokens == alone([2] * 9).tokens
+    if reason == "length":
+        assert answers["its"].tokens == alone([1] * 9).tokens
+    else:
+        assert answers["its"].error == "no" or "'odd'" in answers["its"].error

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-
-import numpy as np
+from numbers import Integral
 
 from framework.contracts.base import name_of
 from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
+from framework.core.answers import integer
 from framework.plugins.blame import blaming, shown, unfit
 
 logger = logging.getLogger("framework.cache")
@@ -70,29 +70,33 @@ class _Checked(CacheManagerType):
         """At most as many pages as were shown.  Raises PluginError."""
         with blaming(self._manager, "counting the pages of a hit"):
             answer: object = self._manager.longest_hit(tuple(present), page_tokens, spec)
-        if not _whole(answer) or not 0 <= answer <= len(present):  # type: ignore[operator]
+            pages = _whole(answer)
+        if pages is None or not 0 <= pages <= len(present):
             expected = f"a number of pages from 0 to {len(present)}"
             raise unfit(self._manager, "gave a wrong longest_hit", expected, shown(answer))
-        return int(answer)  # type: ignore[call-overload, no-any-return]
+        return pages
 
     def droppable(self, computed: int, page_tokens: int, spec: KVCacheSpec) -> tuple[int, int]:
         """No page at or behind the next token: it is about to be written.  Raises PluginError."""
         with blaming(self._manager, "naming the pages that can be given back"):
             answer: object = self._manager.droppable(computed, page_tokens, spec)
+            pair = answer if isinstance(answer, tuple) and len(answer) == 2 else (None, None)
+            start, stop = _whole(pair[0]), _whole(pair[1])
         most = computed // page_tokens
-        if isinstance(answer, tuple) and len(answer) == 2 and all(map(_whole, answer)):
-            start, stop = int(answer[0]), int(answer[1])
-            if start >= 0 and stop <= most:
-                return (start, stop) if start < stop else (0, 0)
+        if start is not None and stop is not None and start >= 0 and stop <= most:
+            return (start, stop) if start < stop else (0, 0)
         expected = f"two indices of pages from 0 to {most}, with {computed} tokens computed"
         raise unfit(self._manager, "gave a wrong droppable", expected, shown(answer))
 
 
-def _whole(value: object) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+def _whole(value: object) -> int | None:
+    """An int; None for what is none, a bool among it."""
+    return None if isinstance(value, bool) or not isinstance(value, Integral) else integer(value)
 
 
 def _count(spec: KVCacheSpec, method: str, answer: object) -> int:
-    if not _whole(answer) or not 0 <= answer <= _LARGEST:  # type: ignore[operator]
+    with blaming(spec, f"answering {method}"):
+        count = _whole(answer)
+    if count is None or not 0 <= count <= _LARGEST:
         raise unfit(spec, f"gave a wrong {method}", "an integer >= 0", shown(answer))
-    return int(answer)  # type: ignore[call-overload, no-any-return]
+    return count
