@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 CORE_VENV := .venv-core
 PIP := -m pip --disable-pip-version-check install -q
 PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms/*/pyproject.toml \
-	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml)
+	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml \
+	endpoints/*/pyproject.toml)
 # Tests of one file stay together, as they share models.
 WORKERS ?= -n 2 --dist loadfile
 QUESTION ?= What is the capital of France? Answer in one sentence.

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from framework.cli import bench, chat, config, explain, generate, plugins
+from framework.cli import bench, chat, config, explain, generate, plugins, serve
 from framework.cli.context import RootOptions, only_the_core, parse_options, parse_plugins
 
 
@@ -69,6 +69,7 @@ def build_app() -> typer.Typer:
     app.callback()(root)
     app.command("generate")(generate.generate)
     app.command("chat")(chat.chat)
+    app.command("serve")(serve.serve)
     app.add_typer(plugins.build_app(), name="plugins")
     app.command("explain")(explain.explain)
     app.command("config")(config.show_config)

@@ -106,8 +106,11 @@ def resolved_of(
     flags: Mapping[str, object] | None = None,
     config: Path | None = None,
     settings: list[str] | None = None,
+    plugin_options: Mapping[str, object] | None = None,
 ) -> Resolved:
     """The configuration of environment, file and all flags.
+
+    plugin_options: {"kind.name.key": value} of the command's own flags.
 
     flags: fields and what the command's own flags say; None leaves one to the other sources.
     A model that is not given anywhere is the demo.  Raises ConfigError.
@@ -116,7 +119,10 @@ def resolved_of(
 
     keywords = {name: value for name, value in (flags or {}).items() if value is not None}
     keywords.update(parse_settings(settings or []))
-    keywords.update(root_options(context).keywords())
+    root = root_options(context)
+    keywords.update(root.keywords())
+    if plugin_options:
+        keywords["plugin_options"] = {**root.options, **plugin_options}
     defaults = {"model": DEFAULT_MODEL}
     return resolve(keywords, defaults=defaults, env=os.environ, file=config, word="flag")
 

@@ -22,6 +22,7 @@ class ModelConfig(Section):
     dtype: "auto" or a name such as "float32".  seed: of the engine; requests without their
     own seed get one derived from it.  max_model_len: longest sequence in tokens, None: what
     model and cache allow.  token: for the hub.  chat_template: its text or a file.
+    served_model_names: what clients of a server may call the model; none: `model`.
     load_format: "auto", "dummy" for weights made up from the seed, or a loader's name."""
 
     model: str = Field(min_length=1)
@@ -33,6 +34,7 @@ class ModelConfig(Section):
     token: SecretStr | None = None
     trust_remote_code: bool = False
     chat_template: str | None = None
+    served_model_names: tuple[str, ...] = ()
     load_format: str = "auto"
     quantization: str | None = None
 
@@ -115,16 +117,17 @@ class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
     logits_processors, scheduler_participants, stat_loggers: names of plugins to activate, in
-    order.
-    no_plugins: only first-party plugins.  frozen: refuse to start unless the plugins are those
-    of lock_file, which `framework plugins lock` writes.  slow_import: seconds after which the
-    import of a plugin is named as slow."""
+    order.  endpoint_prefixes: endpoint -> where its routes lie, "" is the root; a third party's
+    lie under /plugins/NAME otherwise.  no_plugins: only first-party plugins.  frozen: refuse to
+    start unless the plugins are those of lock_file, which `framework plugins lock` writes.
+    slow_import: seconds after which the import of a plugin is named as slow."""
 
     plugins: dict[str, str] = Field(default_factory=dict)
     plugin_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     logits_processors: tuple[str, ...] = ()
     scheduler_participants: tuple[str, ...] = ()
     stat_loggers: tuple[str, ...] = ()
+    endpoint_prefixes: dict[str, str] = Field(default_factory=dict)
     no_plugins: bool = False
     plugin_error_limit: int | None = Field(default=5, ge=1)
     frozen: bool = False

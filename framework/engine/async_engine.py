@@ -6,12 +6,13 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from framework.contracts.messages import EngineStats
 from framework.contracts.sampling import SamplingParams
+from framework.engine.conversations import render_chat
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
 from framework.engine.llm_options import LLMOptions, resolve_options
@@ -25,12 +26,14 @@ if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
     from framework.contracts.messages import EngineOutputs
+    from framework.contracts.tokenizer import Tokenizer
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
-    from framework.engine.prompts import Prompt
     from framework.engine.remote.messages import Started
+    from framework.plugins.registry import PluginRegistry
 
 log = logging.getLogger("framework")
+T = TypeVar("T")
 
 SILENCE = 30.0
 """Seconds without a sign of life after which a core counts as lost."""
@@ -108,7 +111,7 @@ class AsyncEngine:
 
     async def generate(
         self,
-        prompt: Prompt,
+        prompt: object,
         sampling_params: SamplingParams | None = None,
         options: RequestOptions | None = None,
     ) -> AsyncIterator[RequestOutput]:
@@ -131,7 +134,7 @@ class AsyncEngine:
 
     async def _prepare(
         self,
-        prompt: Prompt,
+        prompt: object,
         sampling_params: SamplingParams | None,
         options: RequestOptions | None,
     ) -> PreparedRequest:
@@ -183,6 +186,30 @@ class AsyncEngine:
     async def stats(self) -> EngineStats:
         """Running and waiting requests, pages, hits of the prefix cache, preemptions."""
         return EngineStats(**await self._call("stats"))
+
+    async def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], **options: Any
+    ) -> dict[str, Any]:
+        """A conversation as a prompt; options as for `LLM.render_chat`.  Raises InputError."""
+        self._alive()
+        template = self.config.model.template_text()
+        return await self._front_end.with_tokenizer(
+            lambda tokenizer: render_chat(tokenizer, messages, template, **options)
+        )
+
+    async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
+        """Let `work` use a tokenizer, in a thread."""
+        return await self._front_end.with_tokenizer(work)
+
+    @property
+    def registry(self) -> PluginRegistry:
+        """All plugins of this process."""
+        return self._front_end.registry
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """What clients may call the model."""
+        return self.config.model.served_model_names or (self.config.model.model,)
 
     @property
     def last_stats(self) -> EngineStats:

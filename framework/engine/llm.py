@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.arguments import conversations, per_prompt
 from framework.engine.build import build_engine
+from framework.engine.conversations import render_chat
 from framework.engine.defaults import default_sampling
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.llm_options import LLMOptions, resolve_options
@@ -141,21 +142,8 @@ class LLM:
         chat_template_kwargs, add_generation_prompt, continue_final_message.  Raises
         InputError for a bad conversation, a template that fails, or a model without one.
         """
-        if options.get("add_generation_prompt", True) and options.get("continue_final_message"):
-            raise InputError(
-                "add_generation_prompt and continue_final_message exclude each other",
-                parameter="continue_final_message",
-                expected="one of them",
-                found="both",
-                mend="pass add_generation_prompt=False",
-            )
-        if options.get("chat_template") is None:
-            options["chat_template"] = self._template
-        tokenizer = self._engine.tokenizer
         with self._lock:
-            ids = tokenizer.render_chat(messages, **options)
-            text = tokenizer.decode(ids, skip_special_tokens=False)
-        return {"prompt": text, "prompt_token_ids": ids}
+            return render_chat(self._engine.tokenizer, messages, self._template, **options)
 
     def get_tokenizer(self) -> Tokenizer:
         """The tokenizer; its `unwrap()` is the library's own object."""

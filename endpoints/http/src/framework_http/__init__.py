@@ -1,0 +1,1 @@
+"""An HTTP server for the engine, and endpoints that speak OpenAI's API."""

@@ -1,0 +1,79 @@
+"""Errors as OpenAI's clients expect them: a status and {"error": {message, type, param, code}}."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from framework.errors import (
+    EngineDeadError,
+    FrameworkError,
+    InputError,
+    OverloadedError,
+    UnsupportedError,
+)
+
+_STATUS: tuple[tuple[type[FrameworkError], int, str], ...] = (
+    (InputError, 400, "invalid_request_error"),
+    (UnsupportedError, 400, "invalid_request_error"),
+    (OverloadedError, 429, "rate_limit_error"),
+    (EngineDeadError, 503, "service_unavailable_error"),
+)
+_KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error"}
+
+
+def error_body(message: str, kind: str, param: str | None, code: int) -> dict[str, Any]:
+    """The body of an error."""
+    return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+
+
+def describe(error: FrameworkError) -> tuple[int, dict[str, Any], dict[str, str]]:
+    """Status, body and headers of one of our errors; 500 for one that is nobody's fault."""
+    status, kind = next(
+        ((status, kind) for cls, status, kind in _STATUS if isinstance(error, cls)),
+        (500, "internal_error"),
+    )
+    headers = {}
+    if isinstance(error, OverloadedError):
+        headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
+    param = error.parameter if isinstance(error, InputError) else None
+    return status, error_body(str(error), kind, param, status), headers
+
+
+def respond(error: FrameworkError) -> JSONResponse:
+    """One of our errors as a response."""
+    status, body, headers = describe(error)
+    return JSONResponse(body, status, headers)
+
+
+def _place(loc: Sequence[str | int]) -> list[str]:
+    """Where in the body a fault is; an offset into text that is no JSON is no field."""
+    inner = [part for part in loc if part != "body"]
+    return [] if inner and isinstance(inner[0], int) else [str(part) for part in inner]
+
+
+def install(app: FastAPI) -> None:
+    """Teach an application to answer with these."""
+
+    @app.exception_handler(FrameworkError)
+    async def ours(request: Request, error: FrameworkError) -> JSONResponse:
+        return respond(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        faults = [(_place(fault["loc"]), fault["msg"]) for fault in error.errors()[:5]]
+        lines = "; ".join(f"{'.'.join(place) or 'body'}: {text}" for place, text in faults)
+        param = faults[0][0][0] if faults and faults[0][0] else None
+        return JSONResponse(error_body(lines, _KINDS[400], param, 400), 400)
+
+    @app.exception_handler(HTTPException)
+    async def plain(request: Request, error: HTTPException) -> JSONResponse:
+        kind = _KINDS.get(error.status_code, "invalid_request_error")
+        body = error_body(str(error.detail), kind, None, error.status_code)
+        return JSONResponse(body, error.status_code, error.headers)

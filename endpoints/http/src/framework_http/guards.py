@@ -1,0 +1,153 @@
+"""What stands before every endpoint: keys, sizes, request ids.  Plain ASGI, so that streams and
+disconnects pass through untouched."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import uuid
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from fastapi.responses import JSONResponse
+
+from framework.errors import ConfigError
+from framework_http.faults import error_body
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+REQUEST_ID = "x-request-id"
+_LONGEST_ID = 128
+
+
+class Keys:
+    """Which keys may enter, and whose they are.  Keys are kept as hashes."""
+
+    def __init__(self, keys: Sequence[SecretStr]) -> None:
+        self._tenants: dict[bytes, str] = {}
+        for secret in keys:
+            tenant, colon, key = secret.get_secret_value().rpartition(":")
+            if not key or (colon and not tenant):
+                raise ConfigError(
+                    "an API key of front_end:http is not understood",
+                    expected='"key" or "tenant:key"',
+                    found="an empty part",
+                )
+            self._tenants[_hash(key)] = tenant
+        self.any = bool(self._tenants)
+
+    def tenant(self, header: str) -> str | None:
+        """The tenant of an Authorization header, "" without a name; None if it may not enter.
+
+        All keys are compared, in constant time each.
+        """
+        scheme, _, key = header.partition(" ")
+        if scheme.lower() != "bearer":
+            return None
+        given, found = _hash(key.strip()), None
+        for known, tenant in self._tenants.items():
+            if hmac.compare_digest(known, given):
+                found = tenant
+        return found
+
+
+def _hash(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def _header(scope: Scope, name: str) -> str:
+    wanted = name.encode()
+    values = (value for key, value in scope["headers"] if key == wanted)
+    return next(values, b"").decode("latin-1")
+
+
+class KeyGuard:
+    """Answers 401 unless a key is given, but for paths that `is_public`; notes the tenant in
+    the scope's state."""
+
+    def __init__(self, app: ASGIApp, keys: Keys, is_public: Callable[[str], bool]) -> None:
+        self._app = app
+        self._keys = keys
+        self._is_public = is_public
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http" or not self._keys.any or self._is_public(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        tenant = self._keys.tenant(_header(scope, "authorization"))
+        if tenant is None:
+            body = error_body("a valid API key is needed", "authentication_error", None, 401)
+            headers = {"www-authenticate": "Bearer"}
+            await JSONResponse(body, 401, headers)(scope, receive, send)
+            return
+        scope.setdefault("state", {})["tenant"] = tenant
+        await self._app(scope, receive, send)
+
+
+class BodyGuard:
+    """Answers 413 for a body over the limit, whatever its headers say."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self._app = app
+        self._most = most
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told = _header(scope, "content-length")
+        if told.isdigit() and int(told) > self._most:
+            await self._refuse(scope, receive, send)
+            return
+        seen = 0
+
+        async def bounded() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > self._most:
+                raise ValueError("the body is too large")
+            return message
+
+        async def unless_refused(message: Message) -> None:
+            # What the application makes of the error above is not what the client is told.
+            if seen <= self._most:
+                await send(message)
+
+        await self._app(scope, bounded, unless_refused)
+        if seen > self._most:
+            await self._refuse(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        text = f"the body is larger than {self._most} bytes"
+        body = error_body(text, "invalid_request_error", None, 413)
+        await JSONResponse(body, 413, {"connection": "close"})(scope, receive, send)
+
+
+class RequestIds:
+    """Gives every request an id, the client's if it sent a usable one, and sends it back."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        given = _header(scope, REQUEST_ID)
+        usable = 0 < len(given) <= _LONGEST_ID and given.isascii() and given.isprintable()
+        name = given if usable else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = name
+
+        async def named(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = [*message.get("headers", []), (REQUEST_ID.encode(), name.encode())]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await self._app(scope, receive, named)

@@ -1,0 +1,88 @@
+"""`front_end:http`: uvicorn around the application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from framework.contracts.front_end import FrontEnd, Mounted
+from framework.errors import ConfigError
+from framework_http.options import HostOptions
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
+
+    from framework.contracts.service import Service
+
+log = logging.getLogger("framework")
+
+
+class HttpHost(FrontEnd):
+    """An HTTP server of one process."""
+
+    Options: ClassVar[type[HostOptions]] = HostOptions
+
+    async def serve(
+        self, service: Service, endpoints: Sequence[Mounted], stop: asyncio.Event
+    ) -> None:
+        """See FrontEnd.  Requests that run when `stop` is set are served to their end."""
+        import uvicorn
+
+        from framework_http.application import build_app
+
+        options = cast("HostOptions", self.options)
+        app = build_app(service, endpoints, options)
+        server = uvicorn.Server(self._config(app, options))
+        # Whoever runs the engine decides what signals mean.
+        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,method-assign]
+        waiter = asyncio.create_task(stop.wait())
+        serving = asyncio.create_task(_run(server, options))
+        serving.add_done_callback(lambda _: stop.set())
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.01)
+        if server.started:
+            log.warning("listening on %s", address(server, options))
+        await waiter
+        server.should_exit = True
+        await serving
+
+    @staticmethod
+    def _config(app: FastAPI, options: HostOptions) -> uvicorn.Config:
+        import uvicorn
+
+        return uvicorn.Config(
+            app,
+            host=options.host,
+            port=options.port,
+            uds=str(options.uds) if options.uds else None,
+            ssl_certfile=options.ssl_certfile,
+            ssl_keyfile=options.ssl_keyfile,
+            limit_concurrency=options.max_concurrent,
+            access_log=options.access_log,
+            log_config=None,
+            server_header=False,
+        )
+
+
+async def _run(server: uvicorn.Server, options: HostOptions) -> None:
+    try:
+        await server.serve()
+    except SystemExit as error:  # uvicorn's way of saying that the address is taken
+        raise ConfigError(
+            "the HTTP server cannot listen",
+            expected="an address that is free",
+            found=options.uds or f"{options.host}:{options.port}",
+            mend="choose another port with --port, or end who listens there",
+        ) from error
+
+
+def address(server: uvicorn.Server, options: HostOptions) -> str:
+    """Where it can be reached."""
+    if options.uds is not None:
+        return f"unix:{options.uds}"
+    scheme = "https" if options.ssl_certfile else "http"
+    port = next((s.getsockname()[1] for one in server.servers for s in one.sockets), options.port)
+    return f"{scheme}://{options.host}:{port}"

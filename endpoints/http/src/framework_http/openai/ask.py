@@ -1,0 +1,170 @@
+"""Ask the engine for one response, whole or as a stream of server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, StreamingResponse
+from starlette.responses import Response
+
+from framework.errors import EngineDeadError, FrameworkError
+from framework_http.faults import describe, error_body
+
+if TYPE_CHECKING:
+    from framework.contracts.sampling import SamplingParams
+    from framework.contracts.service import Service
+    from framework.engine.outputs import RequestOutput
+    from framework.engine.request_options import RequestOptions
+
+T = TypeVar("T")
+DONE = "data: [DONE]\n\n"
+EVENT_STREAM = "text/event-stream"
+GONE = 499
+"""The status that proxies log for a client that went away; nobody reads it."""
+
+
+async def whole(
+    service: Service,
+    prompts: Sequence[object],
+    sampling: SamplingParams,
+    options: RequestOptions,
+    request: Request,
+) -> list[RequestOutput] | None:
+    """The final output of each prompt, all run together; None when the client went away.
+
+    Raises what any of them raises, and then ends the others.
+    """
+
+    async def last(prompt: object) -> RequestOutput:
+        found = None
+        async with aclosing(_generate(service, prompt, sampling, options)) as outputs:
+            async for output in outputs:
+                found = output
+        if found is None:
+            raise EngineDeadError("the engine gave no output")
+        return found
+
+    async def everything() -> list[RequestOutput]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(last(prompt)) for prompt in prompts]
+        return [task.result() for task in tasks]
+
+    try:
+        return await unless_gone(request, everything())
+    except* FrameworkError as errors:
+        raise _first(errors) from None
+
+
+async def unless_gone(request: Request, work: Awaitable[T]) -> T | None:
+    """The result of `work`, which is cancelled when the client goes away; then None.
+
+    The server does not cancel a plain handler for that.
+    """
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    task, watch = asyncio.ensure_future(work), asyncio.create_task(gone())
+    try:
+        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        for one in (task, watch):
+            one.cancel()
+        await asyncio.gather(task, watch, return_exceptions=True)
+
+
+async def merged(
+    service: Service,
+    prompts: Sequence[object],
+    sampling: SamplingParams,
+    options: RequestOptions,
+) -> AsyncGenerator[tuple[int, RequestOutput], None]:
+    """(index of the prompt, output) of all prompts as they come."""
+    queue: asyncio.Queue[tuple[int, RequestOutput] | BaseException | None] = asyncio.Queue()
+
+    async def run(index: int, prompt: object) -> None:
+        try:
+            async with aclosing(_generate(service, prompt, sampling, options)) as outputs:
+                async for output in outputs:
+                    queue.put_nowait((index, output))
+            queue.put_nowait(None)
+        except Exception as error:
+            queue.put_nowait(error)
+
+    tasks = [asyncio.create_task(run(k, prompt)) for k, prompt in enumerate(prompts)]
+    try:
+        left = len(tasks)
+        while left:
+            item = await queue.get()
+            if item is None:
+                left -= 1
+            elif isinstance(item, BaseException):
+                raise item
+            else:
+                yield item
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def stream(events: AsyncGenerator[Mapping[str, Any], None]) -> Response:
+    """Server-sent events; what goes wrong before the first one is an ordinary error, and what
+    goes wrong after it is an event, then the end."""
+    first = await anext(events, None)
+
+    async def lines() -> AsyncIterator[str]:
+        async with aclosing(events):
+            try:
+                if first is not None:
+                    yield event(first)
+                async for item in events:
+                    yield event(item)
+            except FrameworkError as error:
+                yield event(describe(error)[1])
+            yield DONE
+
+    return StreamingResponse(
+        lines(), media_type=EVENT_STREAM, headers={"cache-control": "no-cache"}
+    )
+
+
+def event(item: Mapping[str, Any]) -> str:
+    """One server-sent event.  JSON has no NaN: where one came up, it is an error of ours."""
+    return f"data: {json.dumps(item, ensure_ascii=False, allow_nan=False)}\n\n"
+
+
+def answer(body: Mapping[str, Any] | None) -> Response:
+    """A whole response; None: nobody waits for it any more."""
+    if body is None:
+        return Response(status_code=GONE)
+    return JSONResponse(body)
+
+
+def failed(output: RequestOutput) -> dict[str, Any] | None:
+    """The error that ended a request in the engine, if one did."""
+    for one in output.outputs:
+        if one.finish_reason == "error":
+            return error_body(str(one.stop_reason), "internal_error", None, 500)
+    return None
+
+
+def _generate(
+    service: Service, prompt: object, sampling: SamplingParams, options: RequestOptions
+) -> AsyncGenerator[RequestOutput, None]:
+    return service.generate(prompt, sampling, options)  # type: ignore[return-value]
+
+
+def _first(errors: BaseExceptionGroup[FrameworkError]) -> FrameworkError:
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, FrameworkError)
+    return found

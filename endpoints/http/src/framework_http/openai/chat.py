@@ -1,0 +1,186 @@
+"""`endpoint:chat`: answer a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+import fastapi
+from fastapi import Request
+from pydantic import Field
+from starlette.responses import Response
+
+from framework.contracts.endpoint import Endpoint
+from framework.errors import InputError
+from framework_http.openai import ask
+from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
+from framework_http.openai.models import check_model
+from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
+
+if TYPE_CHECKING:
+    from framework.contracts.service import Service
+    from framework.engine.outputs import CompletionOutput, Logprob, LogprobsAt, RequestOutput
+
+
+class ChatFields(Fields):
+    """The body of POST /v1/chat/completions."""
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    documents: list[dict[str, Any]] | None = None
+    reasoning_effort: str | None = None
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Both names mean the same; the newer one wins."""
+        newer = self.max_completion_tokens
+        return self.max_tokens if newer is None else newer
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """Raises InputError for top_logprobs without logprobs."""
+        if not self.logprobs:
+            if self.top_logprobs:
+                raise InputError(
+                    "top_logprobs needs logprobs=true",
+                    parameter="top_logprobs",
+                    found="no logprobs",
+                )
+            return None
+        return self.top_logprobs or 0
+
+    def rendering(self) -> dict[str, Any]:
+        """Options of `Service.render_chat`."""
+        extra = dict(self.chat_template_kwargs or {})
+        if self.documents:
+            extra["documents"] = self.documents
+        if self.reasoning_effort:
+            extra["reasoning_effort"] = self.reasoning_effort
+        goes_on = bool(self.continue_final_message)
+        generation = self.add_generation_prompt
+        return {
+            "tools": self.tools or None,
+            "chat_template": self.chat_template,
+            "chat_template_kwargs": extra or None,
+            "add_generation_prompt": not goes_on if generation is None else generation,
+            "continue_final_message": goes_on,
+        }
+
+
+class Chat(Endpoint):
+    """POST /v1/chat/completions."""
+
+    def routes(self, service: Service) -> fastapi.APIRouter:
+        """See Endpoint."""
+        router = fastapi.APIRouter(prefix="/v1/chat")
+
+        @router.post("/completions")
+        async def chat(fields: ChatFields, request: Request) -> Response:
+            model = check_model(service, fields.model)
+            _refuse(fields)
+            sampling = sampling_of(
+                fields, service, max_tokens=fields.most_tokens, logprobs=fields.num_logprobs
+            )
+            options = options_of(fields, request)
+            prompt = await service.render_chat(fields.messages, **fields.rendering())
+            if fields.cache_salt is not None:
+                prompt["cache_salt"] = fields.cache_salt
+            if fields.streams:
+                outputs = ask.merged(service, [prompt], sampling, options)
+                envelope = Envelope("chatcmpl", "chat.completion.chunk", model)
+                return await ask.stream(_chunks(outputs, fields, envelope))
+            envelope = Envelope("chatcmpl", "chat.completion", model)
+            found = await ask.whole(service, [prompt], sampling, options, request)
+            return _answer(found, fields, envelope)
+
+        return router
+
+
+def _refuse(fields: ChatFields) -> None:
+    kind = (fields.response_format or {}).get("type", "text")
+    if kind != "text":
+        raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
+    if fields.tools and fields.tool_choice not in (None, "none", "auto"):
+        raise refuse("tool_choice", "no structured-output backend is installed; use auto or none")
+
+
+def _answer(found: list[RequestOutput] | None, fields: ChatFields, envelope: Envelope) -> Response:
+    if found is None:
+        return ask.answer(None)
+    output = found[0]
+    error = ask.failed(output)
+    if error is not None:
+        return fastapi.responses.JSONResponse(error, 500)
+    choices = [
+        {
+            "index": one.index,
+            "message": {"role": "assistant", "content": one.text},
+            "logprobs": _logprobs(one, fields),
+            **ending(one),
+        }
+        for one in output.outputs
+    ]
+    return ask.answer(envelope(choices, usage=usage_of(found)))
+
+
+async def _chunks(
+    outputs: AsyncGenerator[tuple[int, RequestOutput], None],
+    fields: ChatFields,
+    envelope: Envelope,
+) -> AsyncGenerator[dict[str, Any], None]:
+    usage, begun = Usage(), set[int]()
+    async with ask.aclosing(outputs):
+        async for prompt, output in outputs:
+            error = ask.failed(output)
+            if error is not None:
+                yield error
+                return
+            usage.take(prompt, output)
+            more = {"usage": usage.as_dict()} if fields.usage_always else {}
+            for one in output.outputs:
+                if one.index not in begun:
+                    begun.add(one.index)
+                    yield envelope(
+                        [_delta(one.index, {"role": "assistant", "content": ""})], **more
+                    )
+                delta = {"content": one.text} if one.text or not one.finished else {}
+                yield envelope(
+                    [_delta(one.index, delta, _logprobs(one, fields), **ending(one))], **more
+                )
+    if fields.usage_at_end:
+        yield envelope([], usage=usage.as_dict())
+
+
+def _delta(
+    index: int, delta: dict[str, Any], logprobs: dict[str, Any] | None = None, **end: Any
+) -> dict[str, Any]:
+    end.setdefault("finish_reason", None)
+    return {"index": index, "delta": delta, "logprobs": logprobs, **end}
+
+
+def _logprobs(one: CompletionOutput, fields: ChatFields) -> dict[str, Any] | None:
+    if not fields.logprobs:
+        return None
+    return {"content": [_entry(entry, fields.top_logprobs or 0) for entry in one.logprobs or ()]}
+
+
+def _entry(entry: LogprobsAt, most: int) -> dict[str, Any]:
+    return {**_token(own(entry)), "top_logprobs": [_token(one) for one in best(entry, most)]}
+
+
+def _token(one: Logprob) -> dict[str, Any]:
+    return {
+        "token": one.decoded_token,
+        "logprob": finite(one.logprob),
+        "bytes": list(one.bytes),
+    }

@@ -1,0 +1,210 @@
+"""`endpoint:completions`: continue a text."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any
+
+import fastapi
+from fastapi import Request
+from starlette.responses import Response
+
+from framework.contracts.endpoint import Endpoint
+from framework.errors import InputError
+from framework_http.openai import ask
+from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
+from framework_http.openai.models import check_model
+from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
+
+if TYPE_CHECKING:
+    from framework.contracts.sampling import SamplingParams
+    from framework.contracts.service import Service
+    from framework.engine.outputs import CompletionOutput, LogprobsAt, RequestOutput
+
+MOST_PROMPTS = 2048
+
+
+class CompletionFields(Fields):
+    """The body of POST /v1/completions."""
+
+    prompt: str | list[str] | list[int] | list[list[int]]
+    echo: bool | None = None
+    logprobs: int | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+
+    def prompts(self) -> list[object]:
+        """One prompt or several.  Raises InputError for none and for too many."""
+        given = self.prompt
+        if isinstance(given, str) or (given and isinstance(given[0], int)):
+            several: list[object] = [given]
+        else:
+            several = list(given)
+        if not 0 < len(several) <= MOST_PROMPTS:
+            raise InputError(
+                "the number of prompts is wrong",
+                parameter="prompt",
+                expected=f"1 to {MOST_PROMPTS} prompts",
+                found=len(several),
+            )
+        return [self._salted(prompt) for prompt in several]
+
+    def _salted(self, prompt: object) -> object:
+        if self.cache_salt is None:
+            return prompt
+        name = "prompt" if isinstance(prompt, str) else "prompt_token_ids"
+        return {name: prompt, "cache_salt": self.cache_salt}
+
+
+class Completions(Endpoint):
+    """POST /v1/completions."""
+
+    def routes(self, service: Service) -> fastapi.APIRouter:
+        """See Endpoint."""
+        router = fastapi.APIRouter(prefix="/v1")
+
+        @router.post("/completions")
+        async def completions(fields: CompletionFields, request: Request) -> Response:
+            model = check_model(service, fields.model)
+            _refuse(fields)
+            sampling = _sampling(fields, service)
+            prompts, options = fields.prompts(), options_of(fields, request)
+            envelope = Envelope("cmpl", "text_completion", model)
+            if fields.streams:
+                outputs = ask.merged(service, prompts, sampling, options)
+                return await ask.stream(_chunks(outputs, fields, envelope, sampling.n))
+            found = await ask.whole(service, prompts, sampling, options, request)
+            return _answer(found, fields, envelope)
+
+        return router
+
+
+def _refuse(fields: CompletionFields) -> None:
+    if fields.suffix:
+        raise refuse("suffix", "no model here fills in the middle")
+    if fields.best_of not in (None, fields.n or 1):
+        raise refuse("best_of", "all n outputs are given back")
+    if fields.echo and fields.streams:
+        raise refuse("echo with stream", "ask for the whole response")
+
+
+def _sampling(fields: CompletionFields, service: Service) -> SamplingParams:
+    sampling = sampling_of(fields, service, max_tokens=fields.max_tokens, logprobs=fields.logprobs)
+    if fields.echo and fields.logprobs is not None and fields.prompt_logprobs is None:
+        return sampling.replace(prompt_logprobs=fields.logprobs)
+    return sampling
+
+
+def _answer(
+    found: list[RequestOutput] | None, fields: CompletionFields, envelope: Envelope
+) -> Response:
+    if found is None:
+        return ask.answer(None)
+    for output in found:
+        error = ask.failed(output)
+        if error is not None:
+            return fastapi.responses.JSONResponse(error, 500)
+    choices = [
+        _choice(len(output.outputs) * index + one.index, one, output, fields)
+        for index, output in enumerate(found)
+        for one in output.outputs
+    ]
+    return ask.answer(envelope(choices, usage=usage_of(found)))
+
+
+def _choice(
+    index: int, one: CompletionOutput, output: RequestOutput, fields: CompletionFields
+) -> dict[str, Any]:
+    echoed = (output.prompt or "") if fields.echo else ""
+    entries: list[LogprobsAt | None] = list(one.logprobs or ())
+    if fields.echo and output.prompt_logprobs is not None:
+        entries = [*output.prompt_logprobs, *entries]
+    choice: dict[str, Any] = {
+        "index": index,
+        "text": echoed + one.text,
+        "logprobs": _logprobs(entries, fields.logprobs, 0) if fields.logprobs is not None else None,
+        **ending(one),
+    }
+    if fields.prompt_logprobs is not None:
+        choice["prompt_logprobs"] = _prompt_logprobs(output.prompt_logprobs)
+    if fields.return_token_ids:
+        choice["token_ids"] = one.token_ids
+        choice["prompt_token_ids"] = output.prompt_token_ids
+    return choice
+
+
+def _logprobs(entries: list[LogprobsAt | None], most: int | None, offset: int) -> dict[str, Any]:
+    """OpenAI's old shape: four lists over the tokens; None where nothing is known."""
+    tokens: list[str | None] = []
+    values: list[float | None] = []
+    tops: list[dict[str, float] | None] = []
+    offsets: list[int] = []
+    for entry in entries:
+        offsets.append(offset)
+        if entry is None:
+            tokens.append(None)
+            values.append(None)
+            tops.append(None)
+            continue
+        one = own(entry)
+        tokens.append(one.decoded_token)
+        values.append(finite(one.logprob))
+        tops.append({c.decoded_token: finite(c.logprob) for c in best(entry, most or 0)})
+        offset += len(one.decoded_token)
+    return {
+        "tokens": tokens,
+        "token_logprobs": values,
+        "top_logprobs": tops,
+        "text_offset": offsets,
+    }
+
+
+def _prompt_logprobs(entries: list[LogprobsAt | None] | None) -> list[Any]:
+    return [
+        None
+        if entry is None
+        else {
+            str(token): {
+                "logprob": finite(one.logprob),
+                "rank": one.rank,
+                "decoded_token": one.decoded_token,
+            }
+            for token, one in entry.items()
+        }
+        for entry in entries or ()
+    ]
+
+
+async def _chunks(
+    outputs: AsyncGenerator[tuple[int, RequestOutput], None],
+    fields: CompletionFields,
+    envelope: Envelope,
+    n: int,
+) -> AsyncGenerator[dict[str, Any], None]:
+    usage = Usage()
+    offsets: dict[int, int] = {}
+    async with ask.aclosing(outputs):
+        async for prompt, output in outputs:
+            error = ask.failed(output)
+            if error is not None:
+                yield error
+                return
+            usage.take(prompt, output)
+            more = {"usage": usage.as_dict()} if fields.usage_always else {}
+            for one in output.outputs:
+                index = prompt * n + one.index
+                start = offsets.get(index, 0)
+                choice: dict[str, Any] = {
+                    "index": index,
+                    "text": one.text,
+                    "logprobs": None
+                    if fields.logprobs is None
+                    else _logprobs(list(one.logprobs or ()), fields.logprobs, start),
+                    **ending(one),
+                }
+                if fields.return_token_ids:
+                    choice["token_ids"] = one.token_ids
+                offsets[index] = start + len(one.text)
+                yield envelope([choice], **more)
+    if fields.usage_at_end:
+        yield envelope([], usage=usage.as_dict())

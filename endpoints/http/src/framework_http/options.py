@@ -1,0 +1,33 @@
+"""What an operator can set of the server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+
+class HostOptions(BaseModel):
+    """Options of `front_end:http`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    host: str = Field(default="127.0.0.1", description="Address to listen on.")
+    port: int = Field(default=8000, ge=0, le=65535, description="Port; 0 takes a free one.")
+    uds: Path | None = Field(default=None, description="A unix socket, instead of host and port.")
+    api_keys: tuple[SecretStr, ...] = Field(
+        default=(),
+        description='Keys that clients may use, each as "key" or "tenant:key"; none: no key is '
+        "asked for.",
+    )
+    max_body_bytes: int = Field(default=16 * 2**20, ge=1, description="Largest request body.")
+    max_concurrent: int | None = Field(
+        default=None, ge=1, description="Most requests at one time; more get 503."
+    )
+    ssl_certfile: Path | None = Field(default=None, description="Certificate; turns TLS on.")
+    ssl_keyfile: Path | None = Field(default=None, description="Key of the certificate.")
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description="Origins of web pages that may call the server."
+    )
+    root_path: str = Field(default="", description="Where a proxy mounts the server.")
+    access_log: bool = Field(default=False, description="A log line for each request.")

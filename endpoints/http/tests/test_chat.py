@@ -1,0 +1,102 @@
+"""POST /v1/chat/completions, also through OpenAI's own client."""
+
+from __future__ import annotations
+
+import json
+
+import openai
+import pytest
+
+MESSAGES = [{"role": "user", "content": "hi"}]
+
+
+def chat(http, **body):
+    return http.post("/v1/chat/completions", json={"messages": MESSAGES, **body})
+
+
+@pytest.fixture(scope="session")
+def client(server):
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+
+
+def test_an_answer_has_a_message_and_counts(http):
+    found = chat(http, max_completion_tokens=8).json()
+    (choice,) = found["choices"]
+    assert found["object"] == "chat.completion"
+    assert choice["message"] == {"role": "assistant", "content": choice["message"]["content"]}
+    assert choice["finish_reason"] in ("stop", "length")
+    assert found["usage"]["completion_tokens"] <= 8
+
+
+def test_a_stream_names_the_role_first_and_always_has_a_finish_reason(http):
+    """Field bug 25."""
+    body = {"messages": MESSAGES, "stream": True, "n": 2, "temperature": 1}
+    with http.stream("POST", "/v1/chat/completions", json=body) as response:
+        lines = [line.removeprefix("data: ") for line in response.iter_lines() if line]
+    assert lines[-1] == "[DONE]"
+    choices = [json.loads(line)["choices"][0] for line in lines[:-1]]
+    for index in (0, 1):
+        mine = [choice for choice in choices if choice["index"] == index]
+        assert mine[0]["delta"] == {"role": "assistant", "content": ""}
+        assert all("role" not in choice["delta"] for choice in mine[1:])
+        assert [choice["finish_reason"] for choice in mine].count(None) == len(mine) - 1
+        assert mine[-1]["finish_reason"] == "stop"
+    whole = chat(http).json()["choices"][0]["message"]["content"]
+    mine = [choice for choice in choices if choice["index"] == 0]
+    assert "".join(choice["delta"].get("content", "") for choice in mine) == whole
+
+
+def test_openais_client_completes_chats_and_streams(client):
+    answer = client.chat.completions.create(
+        model="echo", messages=MESSAGES, logprobs=True, top_logprobs=2, max_tokens=5
+    )
+    content = answer.choices[0].logprobs.content
+    assert len(content) == answer.usage.completion_tokens
+    assert (
+        b"".join(bytes(entry.bytes) for entry in content)
+        .decode()
+        .endswith(answer.choices[0].message.content)
+    )
+    stream = client.chat.completions.create(
+        model="echo",
+        messages=MESSAGES,
+        stream=True,
+        max_tokens=5,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == answer.choices[0].message.content
+    assert chunks[-1].usage.completion_tokens == answer.usage.completion_tokens
+    assert client.completions.create(model="echo", prompt="abc").choices[0].text == "abc"
+    assert [model.id for model in client.models.list()] == ["echo", "other"]
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="gpt", messages=MESSAGES)
+
+
+BAD = {
+    "no messages": {"messages": []},
+    "null": {"messages": None},
+    "no role": {"messages": [{"content": "x"}]},
+    "a number": {"messages": [{"role": "user", "content": 3}]},
+    "top_logprobs alone": {"messages": MESSAGES, "top_logprobs": 2},
+    "both ends": {
+        "messages": MESSAGES,
+        "add_generation_prompt": True,
+        "continue_final_message": True,
+    },
+    "a schema": {"messages": MESSAGES, "response_format": {"type": "json_object"}},
+    "a forced tool": {
+        "messages": MESSAGES,
+        "tools": [{"type": "function", "function": {"name": "f"}}],
+        "tool_choice": "required",
+    },
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_a_400(http, case):
+    response = http.post("/v1/chat/completions", json=BAD[case])
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["message"]
+    assert chat(http).status_code == 200

@@ -1,0 +1,144 @@
+"""POST /v1/completions, as a client sees it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def events(http, path, body):
+    """The data of each server-sent event of a streamed answer."""
+    with http.stream("POST", path, json={**body, "stream": True}) as response:
+        assert response.status_code == 200, response.read()
+        assert response.headers["content-type"].startswith("text/event-stream")
+        lines = [line for line in response.iter_lines() if line]
+    assert all(line.startswith("data: ") for line in lines)
+    assert lines[-1] == "data: [DONE]"
+    return [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+
+
+def complete(http, **body):
+    return http.post("/v1/completions", json={"model": "echo", **body})
+
+
+def test_a_text_is_continued_and_counted(http):
+    found = complete(http, prompt="hello").json()
+    assert found["object"] == "text_completion"
+    assert found["model"] == "echo"
+    (choice,) = found["choices"]
+    assert (choice["text"], choice["finish_reason"], choice["index"]) == ("hello", "stop", 0)
+    assert choice["logprobs"] is None
+    # five bytes and the end of sequence
+    usage = found["usage"]
+    assert (usage["prompt_tokens"], usage["completion_tokens"], usage["total_tokens"]) == (5, 6, 11)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "texts"),
+    [
+        (["one", "two"], ["one", "two"]),
+        ([104, 105], ["hi"]),
+        ([[104, 105], [33]], ["hi", "!"]),
+    ],
+)
+def test_every_form_of_a_prompt(http, prompt, texts):
+    choices = complete(http, prompt=prompt).json()["choices"]
+    assert [choice["text"] for choice in choices] == texts
+    assert [choice["index"] for choice in choices] == list(range(len(texts)))
+
+
+def test_the_stream_is_the_whole_answer_in_parts(http):
+    prompt = "streamed, part by part: äöü"
+    whole = complete(http, prompt=prompt).json()
+    chunks = events(http, "/v1/completions", {"model": "echo", "prompt": prompt})
+    assert "".join(c["choices"][0]["text"] for c in chunks) == whole["choices"][0]["text"] == prompt
+    assert all("finish_reason" in c["choices"][0] for c in chunks)
+    assert [c["choices"][0]["finish_reason"] for c in chunks][-1] == "stop"
+    assert all(c["choices"][0]["finish_reason"] is None for c in chunks[:-1])
+    assert len({c["id"] for c in chunks}) == 1
+    assert "usage" not in chunks[-1]
+
+
+def test_usage_in_a_stream_comes_when_it_is_asked_for(http):
+    body = {"model": "echo", "prompt": "abc"}
+    last = events(http, "/v1/completions", {**body, "stream_options": {"include_usage": True}})[-1]
+    assert last["choices"] == []
+    assert last["usage"]["completion_tokens"] == 4
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    chunks = events(http, "/v1/completions", {**body, "stream_options": options})
+    counts = [chunk["usage"]["completion_tokens"] for chunk in chunks]
+    assert counts == sorted(counts)
+    assert counts[-1] == 4
+    plain = events(http, "/v1/completions", {**body, "stream_options": {}})
+    assert all("usage" not in chunk for chunk in plain)
+
+
+def test_echo_gives_the_prompt_back_too(http):
+    choice = complete(http, prompt="ab", echo=True, max_tokens=1).json()["choices"][0]
+    assert choice["text"] == "aba"
+    assert choice["finish_reason"] == "length"
+
+
+def test_n_and_stop(http):
+    found = complete(http, prompt="one two", n=2, stop=[" "], temperature=1).json()
+    assert [c["text"] for c in found["choices"]] == ["one", "one"]
+    assert [c["stop_reason"] for c in found["choices"]] == [" ", " "]
+
+
+def test_several_prompts_in_one_stream_keep_their_indices(http):
+    chunks = events(http, "/v1/completions", {"model": "echo", "prompt": ["aa", "bbb"], "n": 2})
+    texts = {}
+    for chunk in chunks:
+        choice = chunk["choices"][0]
+        texts[choice["index"]] = texts.get(choice["index"], "") + choice["text"]
+    assert texts == {0: "aa", 1: "aa", 2: "bbb", 3: "bbb"}
+
+
+BAD = {
+    "no body": (None, "body"),
+    "a list": ([1, 2], "body"),
+    "no prompt": ({"model": "echo"}, "prompt"),
+    "an empty prompt": ({"prompt": ""}, "prompt"),
+    "no prompts": ({"prompt": []}, "prompt"),
+    "an empty one among them": ({"prompt": ["a", ""]}, "prompt"),
+    "a huge id": ({"prompt": [10**30]}, "prompt"),
+    "a negative id": ({"prompt": [-1]}, "prompt"),
+    "mixed": ({"prompt": ["a", 1]}, "prompt"),
+    "NaN": ('{"prompt": "a", "temperature": NaN}', "temperature"),
+    "text for a number": ({"prompt": "a", "temperature": "hot"}, "temperature"),
+    "top_p 0": ({"prompt": "a", "top_p": 0}, "top_p"),
+    "n 0": ({"prompt": "a", "n": 0}, "n"),
+    "too long": ({"prompt": "a" * 5000}, "prompt"),
+    "negative max_tokens": ({"prompt": "a", "max_tokens": -1}, "max_tokens"),
+    "a bias of no id": ({"prompt": "a", "logit_bias": {"x": 1}}, "logit_bias"),
+    "a typo": ({"prompt": "a", "temprature": 1}, "temperature"),
+    "stream_options alone": ({"prompt": "a", "stream_options": {}}, "stream"),
+    "suffix": ({"prompt": "a", "suffix": "b"}, "suffix"),
+    "no JSON": ("{", "body"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_a_400_that_says_what(http, case):
+    body, word = BAD[case]
+    text = body if isinstance(body, str) else json.dumps(body)
+    headers = {"content-type": "application/json"}
+    response = http.post("/v1/completions", content=text, headers=headers)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert word in (error["param"] or "") + error["message"].lower()
+    assert complete(http, prompt="next").json()["choices"][0]["text"] == "next"
+
+
+def test_an_unknown_model_is_a_404(http):
+    response = complete(http, prompt="a", model="gpt")
+    assert response.status_code == 404
+    assert "echo" in response.json()["error"]["message"]
+
+
+def test_an_error_before_the_first_chunk_is_a_status_and_no_stream(http):
+    response = complete(http, prompt="", stream=True)
+    assert response.status_code == 400
+    assert response.headers["content-type"] == "application/json"

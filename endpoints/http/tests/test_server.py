@@ -1,0 +1,120 @@
+"""Keys, limits, health, and the ends of a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import httpx
+import pytest
+
+
+def test_health_version_and_models_tell_of_the_server(http):
+    assert http.get("/health").json() == {"status": "ok"}
+    assert http.get("/version").json()["version"]
+    models = http.get("/v1/models").json()
+    assert [model["id"] for model in models["data"]] == ["echo", "other"]
+    assert http.get("/v1/models/other").json()["max_model_len"] > 0
+    assert http.get("/v1/models/third").status_code == 404
+    assert http.get("/nowhere").status_code == 404
+
+
+def test_a_request_id_is_sent_back(http):
+    response = http.post(
+        "/v1/completions", json={"prompt": "a"}, headers={"x-request-id": "mine-1"}
+    )
+    assert response.headers["x-request-id"] == "mine-1"
+    assert http.get("/health", headers={"x-request-id": "x" * 500}).headers["x-request-id"]
+
+
+def test_keys_guard_everything_but_health(serve):
+    server = serve("--api-key", "tenant:s3cret", "--api-key", "plain")
+    with httpx.Client(base_url=server.url, timeout=20) as http:
+        assert http.get("/health").status_code == 200
+        for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "s3cret"}):
+            response = http.post("/v1/completions", json={"prompt": "a"}, headers=header)
+            assert response.status_code == 401
+            assert "s3cret" not in response.text
+        for key in ("s3cret", "plain"):
+            headers = {"authorization": f"Bearer {key}"}
+            assert http.get("/v1/models", headers=headers).status_code == 200
+    assert server.stop() == 0
+
+
+def test_a_body_over_the_limit_is_refused(serve):
+    server = serve(root=("--plugin-option", "front_end.http.max_body_bytes=1000"))
+    with httpx.Client(base_url=server.url, timeout=20) as http:
+        assert http.post("/v1/completions", json={"prompt": "a" * 2000}).status_code == 413
+
+        def parts():
+            for _ in range(5):
+                yield b" " * 400
+
+        assert http.post("/v1/completions", content=parts()).status_code == 413
+        assert http.post("/v1/completions", json={"prompt": "a"}).status_code == 200
+    server.stop()
+
+
+def children(pid):
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def wait_for(condition, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads /proc")
+def test_a_dead_engine_makes_health_fail_and_ends_the_service(serve):
+    """Field bug 28."""
+    server = serve()
+    (core,) = children(server.process.pid)
+    os.kill(core, signal.SIGKILL)
+    started = time.monotonic()
+    assert server.process.wait(20) == 1
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads /proc")
+def test_sigterm_lets_requests_end_and_leaves_no_child(serve):
+    server = serve()
+    (core,) = children(server.process.pid)
+    prompt = "served to its end " * 6
+    body = {"prompt": prompt, "stream": True}
+    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=20) as response:
+        lines = (line for line in response.iter_lines() if line)
+        first = next(lines)
+        server.process.send_signal(signal.SIGTERM)
+        rest = list(lines)
+    assert rest[-1] == "data: [DONE]"
+    chunks = [json.loads(line.removeprefix("data: ")) for line in [first, *rest[:-1]]]
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == prompt
+    assert server.stop() == 0
+    wait_for(lambda: not alive(core))
+
+
+def test_a_client_that_goes_away_frees_its_pages(serve):
+    """Field bug 22: streaming or not."""
+    server = serve()
+    with httpx.Client(base_url=server.url, timeout=0.05) as http:
+        for stream in (True, False):
+            body = {"prompt": "a" * 100, "n": 50, "temperature": 1, "stream": stream}
+            with pytest.raises(httpx.TimeoutException):
+                http.post("/v1/completions", json=body)
+    with httpx.Client(base_url=server.url, timeout=20) as http:
+        answer = http.post("/v1/completions", json={"prompt": "still here"}).json()
+        assert answer["choices"][0]["text"] == "still here"
+    assert server.stop() == 0

@@ -1,0 +1,53 @@
+"""`framework serve`: an HTTP server, or whatever front end is installed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from framework.cli.options import Config, Dtype, MaxModelLen, Model, Settings
+
+
+def serve(
+    context: typer.Context,
+    model: Model = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
+    api_key: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[TENANT:]KEY",
+            envvar="FRAMEWORK_API_KEY",
+            help="A key that clients may use; may be repeated.",
+        ),
+    ] = None,
+    front_end: Annotated[str, typer.Option(help="Name of the front-end plugin.")] = "http",
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="The engine core in a thread, for debugging.")
+    ] = False,
+    dtype: Dtype = None,
+    max_model_len: MaxModelLen = None,
+    config: Config = None,
+    settings: Settings = None,
+) -> None:
+    """Serve a model until SIGTERM; a second one ends at once."""
+    import asyncio
+
+    from framework.cli.context import resolved_of
+    from framework.engine.serve import serve as run
+
+    given = {"host": host, "port": port, "api_keys": api_key or None}
+    flags: dict[str, object] = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    resolved = resolved_of(
+        context,
+        flags,
+        config,
+        settings,
+        plugin_options={
+            f"front_end.{front_end}.{name}": value
+            for name, value in given.items()
+            if value is not None
+        },
+    )
+    raise typer.Exit(asyncio.run(run(resolved, front_end, in_process=in_process)))

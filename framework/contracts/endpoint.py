@@ -1,0 +1,31 @@
+"""Kind `endpoint`: routes of an HTTP server.
+
+A third party's routes lie under /plugins/NAME/ unless the operator grants it others; first-party
+ones lie at the root.  Two endpoints with the same route stop the start.
+
+The host answers for an endpoint what is common to all: keys, limits on size, request ids, and
+the errors of this project, which become the status that belongs to them (InputError: 400).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar
+
+from framework.contracts.base import Contract
+
+if TYPE_CHECKING:
+    import fastapi
+
+    from framework.contracts.service import Service
+
+
+class Endpoint(Contract):
+    """public: its routes need no key."""
+
+    kind: ClassVar[str] = "endpoint"
+    public: ClassVar[bool] = False
+
+    @abstractmethod
+    def routes(self, service: Service) -> fastapi.APIRouter:
+        """The routes, relative to where the endpoint lies.  Called once, before any request."""

@@ -1,0 +1,68 @@
+"""What front ends and endpoints see of a running engine."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from framework.contracts.messages import EngineStats
+    from framework.contracts.sampling import SamplingParams
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.engine.outputs import RequestOutput
+    from framework.engine.request_options import RequestOptions
+    from framework.plugins.registry import PluginRegistry
+
+T = TypeVar("T")
+
+
+class Service(Protocol):
+    """One engine, for one event loop.
+
+    model_names: what clients may call the model, the first is its own.  max_model_len: most
+    tokens of a sequence, prompt and output together.  last_stats: of the last step.
+    """
+
+    @property
+    def model_names(self) -> tuple[str, ...]: ...
+    @property
+    def max_model_len(self) -> int: ...
+    @property
+    def last_stats(self) -> EngineStats: ...
+    @property
+    def registry(self) -> PluginRegistry: ...
+
+    def generate(
+        self,
+        prompt: object,
+        sampling_params: SamplingParams | None = None,
+        options: RequestOptions | None = None,
+    ) -> AsyncIterator[RequestOutput]:
+        """Outputs of one prompt; closing the iterator ends the request.
+
+        Raises InputError, UnsupportedError or OverloadedError before the first output,
+        EngineDeadError whenever the engine stops.
+        """
+        ...
+
+    async def render_chat(
+        self, messages: Sequence[Mapping[str, Any]], **options: Any
+    ) -> dict[str, Any]:
+        """A conversation as a prompt for `generate`; see `LLM.render_chat`.  Raises InputError."""
+        ...
+
+    async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
+        """Let `work` use a tokenizer, in a thread."""
+        ...
+
+    def default_sampling(self) -> SamplingParams:
+        """What the model recommends."""
+        ...
+
+    def abort(self, request_id: str) -> bool:
+        """End all requests that the client calls so; False if there is none."""
+        ...
+
+    def check_health(self) -> None:
+        """Raises EngineDeadError if nothing can be served any more."""
+        ...
