@@ -244,13 +244,13 @@ def _line(arguments: tuple[str, ...], result: str) -> str:
     return f"({', '.join(arguments)}){f' -> {result}' if result else ''}"
 
 
-def _result(node: ast.FunctionDef) -> str:
+def _result(node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return ast.unparse(node.returns) if node.returns is not None else ""
 
 
-def _source_of(function: Any) -> ast.FunctionDef:
+def _source_of(function: Any) -> ast.FunctionDef | ast.AsyncFunctionDef:
     node = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
-    assert isinstance(node, ast.FunctionDef)
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     return node
 
 

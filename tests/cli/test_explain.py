@@ -29,7 +29,7 @@ def test_what_the_configuration_says_is_shown_as_chosen(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("endpoint", "no contract yet"), ("hooks", "no hooks is installed")],
+    [("media_processor", "no contract yet"), ("hooks", "no hooks is installed")],
 )
 def test_an_empty_table_says_why(kind, words):
     assert words in explain(kind).stderr
