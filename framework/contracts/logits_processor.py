@@ -13,7 +13,7 @@ names it; one that raises in `drop` is logged.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from framework.contracts.base import Contract
 
@@ -25,13 +25,17 @@ if TYPE_CHECKING:
 
 
 class LogitsProcessor(Contract):
-    """changes_argmax: False promises that greedy rows may skip this processor."""
+    """changes_argmax: False promises that greedy rows may skip this processor.
+    examples: arguments that a request may pass, for its users and for the conformance kit.
+    """
 
     kind: ClassVar[str] = "logits_processor"
     changes_argmax: ClassVar[bool] = True
+    examples: ClassVar[tuple[Any, ...]] = ()
 
     def validate(self, sampling: SamplingParams) -> None:
-        """In the front end, before a request is queued.  Raises InputError."""
+        """In the front end, before a request is queued.  Raises InputError for arguments that
+        `admit` or `apply` could not take: they come from the network, and may be anything."""
         return
 
     def admit(self, request: AdmittedRequest) -> None:
@@ -50,4 +54,5 @@ class LogitsProcessor(Contract):
         token ids generated so far, int32 [n], to be read only.  Rows that this processor was
         given no arguments for are among them and must be left alone.  When a call raises, its
         rows are tried again one by one on the logits from before: keep no count of calls.
+        Minus infinity stands for a token that is forbidden, and should stay.
         """

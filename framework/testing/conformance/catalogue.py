@@ -11,6 +11,7 @@ SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
+    "logits_processor": f"{_SUITES}.logits_processor:LogitsProcessorSuite",
     "model_source": f"{_SUITES}.model_source:ModelSourceSuite",
     "platform": f"{_SUITES}.platform:PlatformSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",

@@ -25,6 +25,8 @@ def _banned(sampling: SamplingParams | None) -> object:
 class BanTokens(LogitsProcessor):
     """Sets the logits of banned tokens to minus infinity."""
 
+    examples = ([5, 17], [0])
+
     def __init__(self, options: None = None) -> None:
         super().__init__(options)
         self._banned: dict[int, list[int]] = {}

@@ -1,0 +1,284 @@
+"""The suite for logits processors: what holds of any, whatever it does to its rows.
+
+What a processor does with its arguments nobody knows but its author; so the suite compares it
+with itself: a row alone, beside others, in another slot, after others, once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from framework.contracts.sampling import SamplingParams
+from framework.contracts.step import AdmittedRequest
+from framework.errors import InputError
+from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.outcomes import Violation
+from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.logits_parts import F32, HOSTILE, Row, check_same
+from framework.testing.conformance.suites.place import bridge_to
+
+
+class LogitsProcessorSuite(Suite):
+    """Arguments are the `examples` of the class, passed under the name of the plugin.
+
+    Class attributes, beside those of `Suite`:
+        vocab_size: of the logits; larger than the token ids in the examples.
+        tensor_api: whose tensors the logits are.  device: where they lie.
+    """
+
+    kind = "logits_processor"
+    capabilities = ("keeps_argmax",)
+    vocab_size: ClassVar[int] = 300
+    tensor_api: ClassVar[str] = "torch"
+    device: ClassVar[str] = "cpu"
+
+    def declared(self) -> frozenset[str]:
+        """`keeps_argmax`: `changes_argmax` is False."""
+        return frozenset(() if self.new().changes_argmax else ("keeps_argmax",))
+
+    @property
+    def examples(self) -> tuple[Any, ...]:
+        """Arguments that the class calls valid.  Raises Violation if there are none."""
+        found: tuple[Any, ...] = self.new().examples
+        expect(found, "no clause can be checked without `examples` of arguments")
+        return found
+
+    def sampling(self, argument: Any) -> SamplingParams:
+        """A request's parameters with an argument for the plugin."""
+        return SamplingParams(extra_args={self.target.record.name: argument})
+
+    def admit(self, own: Any, slot: int, sampling: SamplingParams, output: int = 0) -> None:
+        """A request with a prompt of three tokens, and some that it generated before."""
+        own.admit(
+            AdmittedRequest(
+                slot=slot,
+                generation=1,
+                request_id=f"request-{slot}",
+                tokens=np.arange(3 + output, dtype=np.int32),
+                num_prompt=3,
+                sampling=sampling,
+                seed=7,
+            )
+        )
+
+    def apply(self, own: Any, rows: Sequence[Row]) -> list[F32]:
+        """The logits of the rows after one call."""
+        bridge = bridge_to(self.target.registry, self.tensor_api)
+        logits = bridge.tensor(np.stack([row.logits for row in rows]), "float32", self.device)
+        slots = np.array([row.slot for row in rows], np.int32)
+        own.apply(logits, slots, tuple(row.output for row in rows))
+        return list(bridge.array(logits))
+
+    def row(self, case: Case, slot: int) -> Row:
+        """A random one; some logits are minus infinity, as forbidden tokens are."""
+        logits = (case.rng.normal(size=self.vocab_size) * 4).astype(np.float32)
+        logits[case.rng.random(self.vocab_size) < 0.05] = -np.inf
+        length = int(case.rng.integers(0, 12))
+        # Few different tokens, so that they come again, and an example may be among them.
+        ids = case.rng.integers(0, case.rng.choice([4, 20, self.vocab_size]), length)
+        return Row(slot, logits, ids.astype(np.int32))
+
+    def open_row(self, case: Case) -> Row:
+        """One whose best tokens are close, and of low ids, as those in examples are."""
+        row = self.row(case, 2)
+        low = row.logits[: min(32, self.vocab_size)]
+        low[:] = 20 + case.rng.random(len(low)).astype(np.float32)
+        return row
+
+    def fresh(self, argument: Any, row: Row) -> F32:
+        """The row alone, of a new instance: what it must be wherever it comes."""
+        own = self.new()
+        self.admit(own, row.slot, self.sampling(argument), len(row.output))
+        return self.apply(own, [row])[0]
+
+    def pick(self, case: Case, rows: int = 1) -> list[Any]:
+        """Random examples."""
+        examples = self.examples
+        found = [examples[int(case.rng.integers(len(examples)))] for _ in range(rows)]
+        case.note(examples=found)
+        return found
+
+    @clause("LOGIT-001", "it has examples of arguments", of=("apply",))
+    def examples_are_there(self) -> None:
+        found = self.new().examples
+        good = isinstance(found, tuple) and found
+        expect(good, "no examples", expected="a tuple of valid arguments", found=found)
+
+    @clause("LOGIT-002", "examples are valid, and so is no argument", of=("validate",))
+    def examples_are_valid(self) -> None:
+        others = SamplingParams(extra_args={"of_another_plugin": "value"})
+        for sampling in (*map(self.sampling, self.examples), SamplingParams(), others):
+            try:
+                self.new().validate(sampling)
+            except InputError as error:
+                raise Violation(f"{sampling.extra_args} is refused: {error}") from error
+
+    @clause("LOGIT-003", "validate raises InputError and nothing else", of=("validate",))
+    def validate_raises_input_errors(self) -> None:
+        own = self.new()
+        for argument in HOSTILE:
+            try:
+                own.validate(self.sampling(argument))
+            except InputError:
+                continue
+            except Exception as error:
+                raise Violation(
+                    f"validate({argument!r:.80})\n  expected: nothing, or InputError\n"
+                    f"  found:    {error!r}"
+                ) from error
+
+    @clause(
+        "LOGIT-004", "what validate lets pass can be admitted and applied", of=("admit", "apply")
+    )
+    def valid_arguments_work(self) -> None:
+        for case in self.cases(len(HOSTILE)):
+            argument, own = HOSTILE[case.index], self.new()
+            case.note(argument=f"{argument!r:.80}")
+            try:
+                own.validate(self.sampling(argument))
+            except InputError:
+                continue
+            self.fresh(argument, self.row(case, 1))
+
+    @clause("LOGIT-010", "rows without arguments are left alone", of=("apply",))
+    def other_rows_are_left_alone(self) -> None:
+        for case in self.cases(6):
+            own, (argument,) = self.new(), self.pick(case)
+            self.admit(own, 2, self.sampling(argument))
+            self.admit(own, 0, SamplingParams())
+            self.admit(own, 5, SamplingParams(extra_args={"of_another_plugin": argument}))
+            rows = [self.row(case, slot) for slot in (0, 2, 5)]
+            after = self.apply(own, rows)
+            for place in (0, 2):
+                check_same(
+                    after[place], rows[place].logits, f"row {place}, which has no arguments,"
+                )
+
+    @clause("LOGIT-011", "a row is the same beside others and alone, in any order", of=("apply",))
+    def rows_are_independent(self) -> None:
+        for case in self.cases(6):
+            own, arguments = self.new(), self.pick(case, 4)
+            slots = [int(slot) for slot in case.rng.permutation(9)[:4]]
+            rows = [self.row(case, slot) for slot in slots]
+            for row, argument in zip(rows, arguments, strict=True):
+                self.admit(own, row.slot, self.sampling(argument), len(row.output))
+            for order in ([0, 1, 2, 3], [2, 0, 3, 1], [3]):
+                after = self.apply(own, [rows[index] for index in order])
+                for place, index in enumerate(order):
+                    alone = self.fresh(arguments[index], rows[index])
+                    check_same(after[place], alone, f"row {index} in order {order}")
+
+    @clause("LOGIT-012", "a slot may come more than once in a call", of=("apply",))
+    def slots_may_repeat(self) -> None:
+        for case in self.cases(4):
+            own, (argument, other) = self.new(), self.pick(case, 2)
+            self.admit(own, 3, self.sampling(argument))
+            self.admit(own, 1, self.sampling(other))
+            rows = [self.row(case, slot) for slot in (3, 1, 3, 3)]
+            after = self.apply(own, rows)
+            for place, row in enumerate(rows):
+                alone = self.fresh(argument if row.slot == 3 else other, row)
+                check_same(after[place], alone, f"row {place} of slots 3, 1, 3, 3")
+
+    @clause("LOGIT-013", "a call can be made once more: no calls are counted", of=("apply",))
+    def calls_can_be_repeated(self) -> None:
+        for case in self.cases(4):
+            own, (argument,) = self.new(), self.pick(case)
+            row = self.row(case, 4)
+            self.admit(own, 4, self.sampling(argument), len(row.output))
+            first = self.apply(own, [row])[0]
+            for _ in range(3):
+                check_same(self.apply(own, [row])[0], first, "the same row once more")
+
+    @clause("LOGIT-014", "a slot that was dropped is forgotten", of=("admit", "drop"))
+    def dropped_slots_are_forgotten(self) -> None:
+        for case in self.cases(4):
+            own, (argument, other) = self.new(), self.pick(case, 2)
+            row = self.row(case, 2)
+            self.admit(own, 2, self.sampling(argument))
+            self.apply(own, [row])
+            own.drop(2)
+            self.admit(own, 2, SamplingParams())
+            check_same(self.apply(own, [row])[0], row.logits, "a row of the next owner of a slot")
+            own.drop(2)
+            self.admit(own, 2, self.sampling(other))
+            check_same(
+                self.apply(own, [row])[0], self.fresh(other, row), "a row of the third owner"
+            )
+
+    @clause("LOGIT-015", "a request goes on in another slot as if it had stayed", of=("admit",))
+    def requests_can_move(self) -> None:
+        for case in self.cases(4):
+            own, (argument,) = self.new(), self.pick(case)
+            row = self.row(case, 6)
+            self.admit(own, 1, self.sampling(argument))
+            for length in range(len(row.output)):
+                self.apply(own, [Row(1, row.logits, row.output[:length])])
+            stayed = self.apply(own, [Row(1, row.logits, row.output)])[0]
+            own.drop(1)
+            self.admit(own, 6, self.sampling(argument), len(row.output))
+            check_same(self.apply(own, [row])[0], stayed, "a row after a preemption")
+
+    @clause("LOGIT-016", "slots and outputs are only read", of=("apply",))
+    def inputs_stay(self) -> None:
+        for case in self.cases(3):
+            own, (argument,) = self.new(), self.pick(case)
+            row = self.row(case, 2)
+            self.admit(own, 2, self.sampling(argument))
+            before = row.output.copy()
+            self.apply(own, [row, row])
+            expect(np.array_equal(row.output, before), "outputs were changed", found=row.output)
+
+    @clause("LOGIT-017", "no logit becomes NaN, and a token is left to choose", of=("apply",))
+    def logits_stay_numbers(self) -> None:
+        for case in self.cases(6):
+            row = self.row(case, 2)
+            after = self.fresh(self.pick(case)[0], row)
+            expect(
+                not np.isnan(after).any(), "a logit is NaN", found=np.flatnonzero(np.isnan(after))
+            )
+            expect(np.isfinite(after.max()), "no token can be chosen", found=after.max())
+
+    @clause("LOGIT-018", "a token that was forbidden stays so", must=False, of=("apply",))
+    def forbidden_tokens_stay(self) -> None:
+        for case in self.cases(6):
+            row = self.row(case, 2)
+            after = self.fresh(self.pick(case)[0], row)
+            revived = np.isinf(row.logits) & ~np.isinf(after)
+            expect(not revived.any(), "forbidden tokens return", found=np.flatnonzero(revived)[:9])
+
+    @clause("LOGIT-019", "an example has an effect, in place", must=False, of=("apply",))
+    def arguments_have_an_effect(self) -> None:
+        for argument in self.examples:
+            for index in range(20):
+                row = self.row(Case("LOGIT-019", self.seed, index), 2)
+                if not np.array_equal(self.fresh(argument, row), row.logits):
+                    return
+        raise Violation("no example changes a logit; `logits` is to be changed in place")
+
+    @clause("LOGIT-101", "the best token stays the best one", needs="keeps_argmax", of=("apply",))
+    def best_token_stays(self) -> None:
+        for case in self.cases(20):
+            row = self.open_row(case)
+            after = self.fresh(self.pick(case)[0], row)
+            best, now = int(row.logits.argmax()), int(after.argmax())
+            expect(now == best, "greedy rows change", expected=f"token {best}", found=now)
+
+    @clause(
+        "LOGIT-201",
+        "some example changes which token is best; else `changes_argmax` is False",
+        lacks="keeps_argmax",
+        must=False,
+        of=("apply",),
+    )
+    def best_token_changes(self) -> None:
+        for argument in self.examples:
+            for index in range(60):
+                row = self.open_row(Case("LOGIT-201", self.seed, index))
+                if self.fresh(argument, row).argmax() != row.logits.argmax():
+                    return
+        raise Violation("greedy rows are never changed, and pay for the call")
