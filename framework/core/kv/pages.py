@@ -32,7 +32,7 @@ class PagePool:
         self.references[NULL_PAGE] = 1
         self.num_free = num_pages - 1
         self.evictions = 0
-        self.changes = 0  # rises whenever a page becomes free or taken, named or nameless
+        self.changes = 0  # rises whenever a page becomes free, taken or nameless, or `named`
         self.on_removed: Callable[[bytes], None] | None = None
         self._hash_of: list[bytes | None] = [None] * num_pages
         self._content: list[bytes] = [b""] * num_pages
@@ -109,11 +109,14 @@ class PagePool:
         (or this one has a name): then it stays as it is."""
         if self._hash_of[page] is not None or key in self._page_of:
             return False
-        self.changes += 1
         self._hash_of[page] = key
         self._content[page] = content
         self._page_of[key] = page
         return True
+
+    def named(self) -> None:
+        """Pages were stored: told once for many."""
+        self.changes += 1
 
     def _forget(self, page: int) -> None:
         key = self._hash_of[page]

@@ -160,6 +160,7 @@ class PrefixIndex:
         part of `data`, lies in page places[i] of group 0."""
         width = self.hasher.unit * 4
         at = 0
+        self._pool.named()
         digest, store = self.hasher.digest, self._pool.store
         for request, unit, place in zip(requests, units, places, strict=True):
             hashes = request.hashes
@@ -184,6 +185,7 @@ class PrefixIndex:
         if self._count == 1 and self._unbroken and self.events is None and self._groups:
             self._name_run(request, tokens, tables[0], first // self.step, confirmed // self.step)
             return
+        self._pool.named()
         hashes = self.hasher.extend(request, tokens, confirmed // self.hasher.unit)
         for index, group, _, width in self._groups:
             size = group.page_tokens
