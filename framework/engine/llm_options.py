@@ -21,6 +21,7 @@ class LLMOptions(TypedDict, total=False):
     token: str | None
     trust_remote_code: bool
     chat_template: str | None
+    served_model_names: Sequence[str]
     load_format: str
     quantization: str | None
     max_num_seqs: int
@@ -55,6 +56,7 @@ class LLMOptions(TypedDict, total=False):
     logits_processors: Sequence[str]
     scheduler_participants: Sequence[str]
     stat_loggers: Sequence[str]
+    endpoint_prefixes: Mapping[str, str]
     no_plugins: bool
     plugin_error_limit: int | None
     frozen: bool
