@@ -35,10 +35,13 @@ def doctor(
     settings: options.Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Look for whatever is wrong with the plugins that may be used: stale or doubled metadata,
-    unmet requirements, contracts and scopes that do not fit, names in lists and in the
-    configuration that nothing has, imports that fail, hang, end the process or are slow, and
-    manifests that say something else than the class.  Exits with 1 if there is an error."""
+    """Tell what is wrong with the plugins that may be used, and how to mend it.
+
+    Stale or doubled metadata, unmet requirements, contracts and scopes that do not fit, names in
+    lists and in the configuration that nothing has, imports that fail, hang, end the process or
+    are slow, and manifests that say something else than the class.  Exits with 1 if there is an
+    error.
+    """
     from framework.config.choices import choices_of, open_registry
     from framework.plugins.doctor import examine
 

@@ -27,9 +27,11 @@ def lock(
     settings: options.Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Write a lock file of all plugins that the configuration can use: name, distribution,
-    version, contract and a hash of the installed files.  `framework --frozen` then refuses to
-    start with others."""
+    """Write down which plugins the configuration can use, or compare with that.
+
+    The file holds kind, name, distribution, version, contract and a hash of the installed files.
+    `framework --frozen` refuses to start with others.
+    """
     from framework.config.choices import choices_of, open_registry
     from framework.plugins.lock import check_lock, read_lock, write_lock
     from framework.plugins.resolved import resolve_plugins
