@@ -10,6 +10,7 @@ import time
 import pytest
 from pydantic import BaseModel, Field
 
+from framework.contracts.hooks import HookSpecs, hookimpl
 from framework.contracts.scheduling_policy import SchedulingPolicy
 from framework.testing.conformance import Layer, Suite, check, clauses_of, common
 from framework.testing.conformance.probe import probe_import
@@ -159,6 +160,19 @@ class TakesMore(Good):
 
     def keys(self, requests, more):
         return requests.arrival.astype(float)
+
+
+class TakesLess(HookSpecs):
+    """A hook that wants to know only that a request came."""
+
+    @hookimpl
+    def request_added(self):
+        pass
+
+
+def test_a_hook_may_take_less_than_its_specification_gives():
+    report = check(TakesLess, suite=Suite, layers=(Layer.CONSTRUCT,), only=("ALL-021",))
+    assert report.conformant, report.text()
 
 
 @breaks("ALL-022", "ALL-023", "ALL-024")

@@ -33,9 +33,9 @@ def names_of(kind):
 def put_on_path(folder: Path, site: Path) -> None:
     """What `pip install` would leave of the distribution in `folder`, without pip."""
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
-    (package,) = (folder / "src").iterdir()
+    (package,) = (path for path in (folder / "src").iterdir() if (path / "__init__.py").exists())
     (site / package.name).symlink_to(package)
-    info = site / f"{package.name}-{project['version']}.dist-info"
+    info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir()
     lines = [f"Name: {project['name']}", f"Version: {project['version']}"]
     lines += [f"Requires-Dist: {needed}" for needed in project["dependencies"]]

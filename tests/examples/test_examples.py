@@ -4,10 +4,7 @@ points and works; nothing in the workspace knows of it."""
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -15,42 +12,6 @@ import pytest
 from tests.parity.tiny import make_tiny
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("logits_processor", "platform", "scheduling_policy", "participant", "kv_cache_spec")
-
-
-@pytest.fixture(scope="session")
-def installed(tmp_path_factory):
-    """The folder into which pip installed the examples."""
-    target = tmp_path_factory.mktemp("site")
-    source = tmp_path_factory.mktemp("source")
-    folders = []
-    for name in EXAMPLES:
-        # A copy, because building writes into the source folder.
-        folder = source / name
-        subprocess.run(["cp", "-r", str(ROOT / "examples_plugins" / name), folder], check=True)
-        folders.append(str(folder))
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--target", str(target), *folders], check=True, timeout=200)
-    return target
-
-
-@pytest.fixture
-def run(installed):
-    """Runs a script, or a command line after `-m framework`, beside the installed examples."""
-
-    def go(*arguments, script=None, env=None):
-        command = ["-c", textwrap.dedent(script)] if script else ["-m", "framework", *arguments]
-        found = subprocess.run(
-            [sys.executable, *command],
-            env={**os.environ, "PYTHONPATH": str(installed), **(env or {})},
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert found.returncode == 0, found.stderr
-        return found.stdout
-
-    return go
 
 
 def listed(run, **env):
@@ -65,14 +26,6 @@ def test_examples_are_listed_with_their_distribution(run):
     assert rows["shortest_first"]["state"] == "discovered"
     for name in ("ban_tokens", "tenant_limit"):
         assert rows[name]["state"] == "denied", "it sees requests, so it must be named first"
-
-
-@pytest.mark.parametrize(
-    "name", ["shortest_first", "tenant_limit", "first_tokens", "ban_tokens", "polite_cpu"]
-)
-def test_examples_conform(run, name):
-    report = json.loads(run("plugins", "conform", name, "--json", "-"))
-    assert [c["message"] for c in report["clauses"] if c["status"] == "failed"] == []
 
 
 def test_naming_an_example_admits_it(run):

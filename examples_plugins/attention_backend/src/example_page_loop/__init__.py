@@ -47,7 +47,7 @@ class PageLoop(contract.AttentionBackend):
 
     def answer(self, query: contract.AttentionQuery) -> Answer:
         needs = {f: some for f, some in SERVED.items() if getattr(query, f) not in some}
-        if query.num_kv_heads < 1 or query.num_heads % query.num_kv_heads:
+        if min(query.num_heads, query.num_kv_heads) < 1 or query.num_heads % query.num_kv_heads:
             needs["num_heads"] = ("a multiple of num_kv_heads",)
         if query.page_tokens is not None and query.page_tokens < 1:
             needs["page_tokens"] = ("at least 1",)
