@@ -130,6 +130,22 @@ def test_a_window_admits_longer_requests_than_its_pages_hold(engine):
     assert one.run()["long"].reason == "length"
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_layers_that_store_nothing_need_no_memory(engine, alone, depth):
+    """A runner without a cache has no bytes for one; requests of any length run all the same."""
+    one = engine(
+        runner={"layers": {"e": EncoderOnlySpec()}, "max_model_len": 200}, loop_depth=depth
+    )
+    assert one.runner.info().bytes_free == 0
+    assert one.core.max_model_len == 200
+    prompts = [[7] * n for n in (1, 20, 150)]
+    for index, prompt in enumerate(prompts):
+        one.add(str(index), prompt, 12)
+    for index, answer in one.run().items():
+        assert answer.tokens == alone(prompts[int(index)], 12).tokens
+    assert one.core.stats.pages_used == 0
+
+
 def test_prefix_hits_of_a_window_need_only_its_last_pages(engine):
     """The pages outside the window were given back and taken by others; the hit remains."""
     one = engine(runner={"layers": {"w": WINDOW}, "num_pages": 12, "max_model_len": 100})

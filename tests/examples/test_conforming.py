@@ -58,6 +58,23 @@ def test_all_are_found_through_their_entry_points(run):
     assert all(found[plugin]["facts"] for plugin in PLUGINS)
 
 
+FIRST = """
+import json
+from framework.plugins import PluginRegistry
+from framework.plugins.kinds import KINDS, Cardinality
+
+registry = PluginRegistry()
+one = [kind.name for kind in KINDS if kind.cardinality is not Cardinality.MANY]
+found = {kind: registry.candidates(kind) for kind in one if registry.records(kind)}
+print(json.dumps({kind: records[0].name for kind, records in found.items() if records}))
+"""
+
+
+def test_to_install_is_not_to_use(run):
+    """Where one plugin is taken, the first is the same as without the examples."""
+    assert json.loads(run(script=FIRST)) == json.loads(run(script=FIRST, env={"PYTHONPATH": ""}))
+
+
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_it_conforms(reports, plugin):
     """No clause fails, neither a MUST nor a SHOULD."""

@@ -19,6 +19,7 @@ from framework.contracts.step import CacheGroup, CachePlan, RunnerInfo
 from framework.core.config import CoreConfig
 from framework.core.kv.checked import max_pages, page_bytes
 from framework.core.kv.managers import manager_for
+from framework.core.kv.pages import LEAST_PAGES
 from framework.errors import ConfigError
 from framework.plugins.blame import blaming, unfit
 
@@ -117,12 +118,15 @@ def plan_cache(
         whole = config.max_model_len or info.max_model_len
     groups = _align_states(division.groups, managers, whole)
     bytes_of_page = division.slab_bytes * division.places
-    num_pages = config.num_pages or info.bytes_free // max(bytes_of_page, 1)
+    # Layers that store nothing need no bytes: pages without any are always to be had.
+    free = info.bytes_free // bytes_of_page if bytes_of_page else LEAST_PAGES
+    num_pages = config.num_pages or free
     needs = _Needs(groups, config.tokens_in_flight)
     length = _longest(info, config, needs, num_pages)
     _check_claims(needs, managers, length)
     if config.num_pages is None:
-        num_pages = min(num_pages, 1 + needs.pages(length) * config.max_num_seqs)
+        useful = max(1 + needs.pages(length) * config.max_num_seqs, LEAST_PAGES)
+        num_pages = min(num_pages, useful)
     plan = CachePlan(
         groups=groups,
         num_pages=num_pages,

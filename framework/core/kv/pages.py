@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from framework.errors import IntegrityError
 
 NULL_PAGE = 0
+LEAST_PAGES = 2  # the null page and one more
 
 
 class PagePool:
@@ -20,7 +21,7 @@ class PagePool:
     """
 
     def __init__(self, num_pages: int) -> None:
-        if num_pages < 2:
+        if num_pages < LEAST_PAGES:
             raise ValueError("a pool needs the null page and one more")
         self.num_pages = num_pages
         self._end = num_pages  # the list's anchor: its neighbours are both ends
