@@ -131,7 +131,7 @@ IMPORT_FAULTS = {
 @pytest.mark.parametrize("clause", IMPORT_FAULTS)
 def test_import_mutants_are_caught(install, clause):
     report = check(install(IMPORT_FAULTS[clause] + GOOD), suite=QuickSuite, layers=IN_TWO)
-    assert_fails(report, clause)
+    assert_fails(report, clause, also=("ALL-011",))  # on a busy machine no import is quick
 
 
 def test_an_import_that_ends_the_process_is_told(install):
