@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
@@ -15,10 +16,15 @@ if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput
 
 
+LOGGER = logging.getLogger(__name__)
+
+
 class Options(BaseModel, extra="forbid"):
     """What --plugin-option hooks.request_log.KEY=VALUE can set."""
 
-    file: Path = Field(default=Path("requests.jsonl"), description="Lines are appended to it.")
+    file: Path | None = Field(
+        default=None, description="Lines are appended to it; without one they go to the log."
+    )
 
 
 class RequestLog(HookSpecs):
@@ -34,7 +40,8 @@ class RequestLog(HookSpecs):
 
     @hookimpl
     def engine_started(self) -> None:
-        self._file = self._path.open("a", encoding="utf-8")
+        if self._path is not None:
+            self._file = self._path.open("a", encoding="utf-8")
 
     @hookimpl
     def request_added(self, request: EngineInput) -> None:
@@ -50,7 +57,9 @@ class RequestLog(HookSpecs):
             "output": num_output_tokens,
             "seconds": round(time.monotonic() - begun, 6),
         }
-        if self._file is not None:
+        if self._file is None:
+            LOGGER.info("%s", json.dumps(line))
+        else:
             self._file.write(json.dumps(line) + "\n")
             self._file.flush()
 
