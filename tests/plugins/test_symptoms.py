@@ -15,6 +15,7 @@ import pytest
 
 from framework import LLM
 from framework.contracts.base import Supported, TurnedOff
+from framework.engine.serve import mount
 from framework.errors import PluginError, SelectionError, UnsupportedError
 from framework.plugins.children import hand_over, take_over
 from framework.plugins.hooks import build_hooks
@@ -23,7 +24,7 @@ from framework.plugins.loading import contract_of
 from framework.plugins.policy import Policy
 from framework.plugins.records import State
 from framework.plugins.registry import PluginRegistry
-from framework.plugins.routes import Route, check_routes, prefix_of
+from framework.plugins.routes import Route, check_routes
 from framework.plugins.selection import select
 from framework.testing.fake_model import MODEL, fake_plugins
 from tools import contract_snapshot
@@ -50,6 +51,14 @@ class H(HookSpecs):
     @hookimpl
     def engine_started(self, notes):
         pass
+"""
+
+
+ENDPOINT = """
+from framework.contracts.endpoint import Endpoint
+class E(Endpoint):
+    def routes(self, service):
+        return "/v1/completions"
 """
 
 
@@ -377,22 +386,21 @@ def test_symptom_18_an_order_is_said_and_not_spelled_into_names(house, extra_cod
 
 def test_symptom_19_a_route_of_a_plugin_cannot_shadow_one_of_the_core(house):
     """It has a prefix of its own; granted the root, a collision is an error with both owners."""
-    house.add("ours", {"endpoints openai": "E"})
-    house.add("theirs", {"endpoints mine": "E"})
-    registry = house.registry(first_party=frozenset({"ours"}))
-    theirs, ours = registry.records("endpoint")
-    assert theirs.state is State.DENIED  # until named
+    for owner, name in (("ours", "chat"), ("theirs", "mine")):
+        house.add(owner, {f"endpoints {name}": "E"}, ENDPOINT)
+    trusted = frozenset({"ours"})
+    assert [m.key for m in mount(house.registry(first_party=trusted), {})] == ["endpoint:chat@ours"]
+    registry = house.registry({"FRAMEWORK_PLUGINS": "+mine"}, first_party=trusted)
 
-    def serve(granted=()):
-        check_routes(
-            Route(record, "POST", prefix_of(record, granted) + "/v1/completions")
-            for record in (ours, theirs)
-        )
+    def serve(prefixes):
+        mounted = mount(registry, prefixes)
+        check_routes(Route(m.key, "POST", m.prefix + m.endpoint.routes(None)) for m in mounted)
+        return [m.prefix for m in mounted]
 
-    serve()
-    assert prefix_of(theirs) == "/plugins/mine"
-    with pytest.raises(PluginError, match="endpoint:openai@ours and endpoint:mine@theirs both"):
-        serve(granted=["mine"])
+    assert serve({}) == ["", "/plugins/mine"]
+    assert serve({"mine": "/more"}) == ["", "/more"]
+    with pytest.raises(PluginError, match="endpoint:mine@theirs and endpoint:chat@ours both claim"):
+        serve({"mine": ""})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from framework.errors import PluginError
+from framework.plugins.routes import ANY, Route, check_routes
 from framework_http import faults
 from framework_http.guards import BodyGuard, KeyGuard, Keys, RequestIds
 
@@ -30,13 +30,15 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     )
     faults.install(app)
     public: set[str] = set()
-    owners: dict[tuple[str, str], str] = {}
+    claimed: list[Route] = []
     for mounted in endpoints:
         router = mounted.endpoint.routes(service)
-        paths = _claim(mounted, router, owners)
+        routes = _routes(mounted, router)
+        claimed += routes
         if mounted.endpoint.public:
-            public |= paths
+            public |= {route.path for route in routes}
         app.include_router(router, prefix=mounted.prefix)
+    check_routes(claimed)
     # The last one added is the first to see a request.
     app.add_middleware(BodyGuard, most=options.max_body_bytes)
     app.add_middleware(KeyGuard, keys=Keys(options.api_keys), is_public=public.__contains__)
@@ -53,21 +55,11 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     return app
 
 
-def _claim(mounted: Mounted, router: APIRouter, owners: dict[tuple[str, str], str]) -> set[str]:
-    """The paths of an endpoint; nobody else may have one of them with the same method."""
-    paths = set()
+def _routes(mounted: Mounted, router: APIRouter) -> list[Route]:
+    """The routes of an endpoint; what is no plain route answers every method."""
+    found = []
     for route in router.routes:
+        methods = sorted(route.methods) if isinstance(route, APIRoute) else [ANY]
         path = mounted.prefix + getattr(route, "path", "")
-        methods = route.methods if isinstance(route, APIRoute) else {"*"}
-        for method in methods:
-            owner = owners.setdefault((method, path), mounted.key)
-            if owner != mounted.key:
-                raise PluginError(
-                    f"{mounted.key} and {owner} both claim {method} {path}",
-                    plugin=mounted.key,
-                    expected="one endpoint for each route",
-                    found=f"{owner} and {mounted.key}",
-                    mend="leave one of them out of `endpoints`, or deny it",
-                )
-        paths.add(path)
-    return paths
+        found += [Route(mounted.key, method, path) for method in methods]
+    return found
