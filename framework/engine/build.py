@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -20,7 +19,8 @@ from framework.engine.events import build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.model_files import find_model, guarded, load_tokenizer
-from framework.errors import ConfigError, PluginError, UnsupportedError
+from framework.engine.refusals import refuse_inert, refuse_no_folder, refuse_unsupported
+from framework.errors import PluginError
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -152,54 +152,12 @@ def build_core(
             context = _context(config, registry, model, logits_processors)
             with guarded(record, f"loading model {model.name!r}"):
                 info = executor.load(context)
-            _refuse_inert(logits_processors, info, record.key)
+            refuse_inert(logits_processors, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)
         undo.pop_all()
+    registry.log_states()
     return core, (*registry.notes[told:], *info.notes, f"max_model_len {core.max_model_len}")
-
-
-def _refuse_inert(logits_processors: tuple[str, ...], info: RunnerInfo, executor: str) -> None:
-    """A runner that does not apply logits processors would ignore them without a word."""
-    if logits_processors and "logits_processors" not in info.features:
-        raise UnsupportedError(
-            f"logits processors {', '.join(logits_processors)} would do nothing: the model runner "
-            f"behind {executor} does not declare that it applies them",
-            expected="the feature 'logits_processors'",
-            found=", ".join(sorted(info.features)) or "no features",
-            mend="leave them out, or choose an executor and a model runner that declare it",
-        )
-
-
-def refuse_unsupported(config: EngineConfig) -> None:
-    """Raise UnsupportedError for settings that this release cannot serve."""
-    size = config.execution.tensor_parallel_size
-    if size != 1:
-        raise UnsupportedError(
-            "tensor parallelism is not supported by this release",
-            expected="tensor_parallel_size=1",
-            found=size,
-        )
-    if config.model.quantization is not None:
-        raise UnsupportedError(
-            "quantization methods are not supported by this release; quantized GGUF files are",
-            expected="quantization=None",
-            found=config.model.quantization,
-        )
-
-
-def refuse_no_folder() -> None:
-    """Libraries ask for the working directory in odd places, and what fails then seems to be
-    the file at hand."""
-    try:
-        os.getcwd()
-    except OSError as error:
-        raise ConfigError(
-            "the current working directory cannot be used",
-            expected="a folder that exists",
-            found=error.strerror,
-            mend="change to another folder: it was removed, or may not be read",
-        ) from error
 
 
 def create_processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, LogitsProcessor]:

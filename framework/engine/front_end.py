@@ -19,13 +19,12 @@ from framework.engine.build import (
     cache_facts,
     create_participants,
     create_processors,
-    refuse_no_folder,
-    refuse_unsupported,
 )
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.model_files import find_model, load_tokenizer
+from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started
 from framework.engine.remote.process import CoreProcess, serve
@@ -162,6 +161,8 @@ def build_front_end(resolved: Resolved) -> FrontEnd:
     registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
     registry.find("executor", config.execution.executor, named=True)
     model = find_model(registry, config.model)
+    tokenizer = load_tokenizer(registry, config.model, model)
+    registry.log_states()
     return FrontEnd(
         config=config,
         provenance=resolved.provenance,
@@ -169,7 +170,7 @@ def build_front_end(resolved: Resolved) -> FrontEnd:
         registry=registry,
         events=events,
         model=model,
-        tokenizer=load_tokenizer(registry, config.model, model),
+        tokenizer=tokenizer,
         processors=processors,
         participants=tuple(record.name for record in names),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from framework.errors import PluginError
 from framework.plugins.kinds import Kind
@@ -78,6 +78,23 @@ def replacement(record: Record, records: Sequence[Record]) -> Record:
 def unreplaced(records: Sequence[Record]) -> list[Record]:
     """Records for which nothing else stands in."""
     return [r for r in records if not any(replaces(other, r) for other in records)]
+
+
+def replaced(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:
+    """Records that could be used, each with the one that stands in for it."""
+    for record in records:
+        for other in records if record.usable else ():
+            if replaces(other, record):
+                yield record, other
+
+
+def state_lines(records: Iterable[Record]) -> Iterator[str]:
+    """A line for each record that is not merely there."""
+    for record in records:
+        if record.state is not State.DISCOVERED:
+            took = "" if record.load_seconds is None else f", loaded in {record.load_seconds:.3f} s"
+            reason = f": {record.reason}" if record.reason else ""
+            yield f"plugin {record.key} {record.version or '-'} is {record.state}{took}{reason}"
 
 
 def unknown(

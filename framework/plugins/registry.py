@@ -6,6 +6,7 @@ and imports no plugin.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +40,7 @@ class PluginRegistry:
 
     policy: default, the FRAMEWORK_PLUGINS variables of the environment.
     ad_hoc: {"kind:name": "module:attr"}.  options: {kind: {name: {key: value}}}.
-    scopes: what this process is; a plugin that runs in none of them is not loaded here.
-    Default: one process that is everything.
+    scopes: what this process is, by default all; what runs in none of them is not loaded here.
     kinds, search_path (default sys.path), first_party (default: the core's metadata):
     for tests and tools.  slow_import: seconds after which the watchdog names an import.
 
@@ -81,7 +81,7 @@ class PluginRegistry:
         self._admission = Admission(self.policy, self.kinds)
         self._journal = Journal()
         self._lock = threading.RLock()
-        self._warned: set[str] = set()
+        self._told: set[str] = set()
         found = discover(self.kinds, path=search_path, trusted=self.first_party)
         self._records = [*found.records, *ad_hoc_records(self.ad_hoc, self.kinds)]
         for record in self._records:
@@ -109,7 +109,7 @@ class PluginRegistry:
         """Raise PluginError for all that is fatal; log the rest as warnings, once."""
         for problem in self.problems:
             if not problem.fatal:
-                self._warn(problem.message)
+                self._tell(problem.message)
         raise_fatal(self.problems)
         self._check_records([r for r in self._records if r.named_by is not None])
 
@@ -171,7 +171,7 @@ class PluginRegistry:
                 chosen = record in (c for name in listed for c in lookup.claims([record], name))
                 if chosen or record.first_party or record.named_exactly or self.policy.strict:
                     raise
-                self._warn(f"{record.key} is left out: {error.message}")
+                self._tell(f"{record.key} is left out: {error.message}")
         return made
 
     def find(self, kind: str, name: str, *, named: bool = False) -> Record:
@@ -262,6 +262,11 @@ class PluginRegistry:
         self._journal.note(handle)
         return handle
 
+    def log_states(self) -> None:
+        """Log what became of each plugin, once per state; nothing of those nobody used."""
+        for line in lookup.state_lines(self._records):
+            self._tell(line, logging.INFO)
+
     def transaction(self) -> AbstractContextManager[None]:
         """Undo all that this thread registers within, should it end with an exception."""
         return self._journal.transaction()
@@ -273,7 +278,7 @@ class PluginRegistry:
             if record.state in (State.FAILED, State.INCOMPATIBLE):
                 if record.named_exactly or self.policy.strict:
                     raise lookup.unusable(record)
-                self._warn(f"{record.key} is {record.state}: {record.reason}")
+                self._tell(f"{record.key} is {record.state}: {record.reason}")
 
     def _resolve(self, kind: str, name: str, *, named: bool = False) -> Record:
         self.check()
@@ -283,15 +288,13 @@ class PluginRegistry:
         return lookup.resolve(name, row, records, first_party=self.first_party, lift=lift)
 
     def _note_replaced(self, records: Sequence[Record]) -> None:
-        for record in records:
-            for other in records if record.usable else ():
-                if lookup.replaces(other, record):
-                    self.note_off(record.key, other, "it replaces it")
+        for record, other in lookup.replaced(records):
+            self.note_off(record.key, other, "it replaces it")
 
     def _can_run(self, record: Record) -> bool:
         return record.usable and bool(self.scopes & record.scopes(self.kind(record.kind)))
 
-    def _warn(self, message: str) -> None:
-        if message not in self._warned:
-            self._warned.add(message)
-            log.warning(message)
+    def _tell(self, message: str, level: int = logging.WARNING) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            log.log(level, "%s", message)

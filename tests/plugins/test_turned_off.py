@@ -50,3 +50,27 @@ def test_what_is_replaced_is_noted(house, use):
     registry = house.registry({"FRAMEWORK_PLUGINS": "+new"})
     registry.candidates("thing") if use == "candidates" else registry.find("thing", "old")
     assert registry.notes == ["thing:old@d1 is off because of plugin thing:new@d2: it replaces it"]
+
+
+def test_what_became_of_each_plugin_is_logged_once_per_state(house, caplog, extra_code):
+    """The start-up log has the states and reasons of `plugins list`; who was not used has none."""
+    house.thing("used", "d1")
+    house.thing("idle", "d2")
+    house.add("d3", {"extras denied": "E"}, extra_code)
+    house.add("d4", {"things bad": "T"}, "raise RuntimeError('boom')")
+    registry = house.registry()
+    registry.create("thing", "used")
+    with pytest.raises(PluginError):
+        registry.load("thing", "bad")
+    with caplog.at_level("INFO"):
+        registry.log_states()
+        registry.log_states()
+    lines = [line for line in caplog.messages if " is " in line and line.startswith("plugin ")]
+    states = {line.split()[1]: line.split(" is ")[1].split(",")[0].split(":")[0] for line in lines}
+    assert states == {
+        "thing:used@d1": "used",
+        "extra:denied@d3": "denied",
+        "thing:bad@d4": "failed",
+    }
+    assert len(lines) == 3
+    assert any("loaded in 0.0" in line for line in lines)

@@ -1,0 +1,55 @@
+"""What an engine refuses before it starts, with the reason."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from framework.errors import ConfigError, UnsupportedError
+
+if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
+    from framework.contracts.step import RunnerInfo
+
+
+def refuse_inert(logits_processors: tuple[str, ...], info: RunnerInfo, executor: str) -> None:
+    """A runner that does not apply logits processors would ignore them without a word."""
+    if logits_processors and "logits_processors" not in info.features:
+        raise UnsupportedError(
+            f"logits processors {', '.join(logits_processors)} would do nothing: the model runner "
+            f"behind {executor} does not declare that it applies them",
+            expected="the feature 'logits_processors'",
+            found=", ".join(sorted(info.features)) or "no features",
+            mend="leave them out, or choose an executor and a model runner that declare it",
+        )
+
+
+def refuse_unsupported(config: EngineConfig) -> None:
+    """Raise UnsupportedError for settings that this release cannot serve."""
+    size = config.execution.tensor_parallel_size
+    if size != 1:
+        raise UnsupportedError(
+            "tensor parallelism is not supported by this release",
+            expected="tensor_parallel_size=1",
+            found=size,
+        )
+    if config.model.quantization is not None:
+        raise UnsupportedError(
+            "quantization methods are not supported by this release; quantized GGUF files are",
+            expected="quantization=None",
+            found=config.model.quantization,
+        )
+
+
+def refuse_no_folder() -> None:
+    """Libraries ask for the working directory in odd places, and what fails then seems to be
+    the file at hand."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ConfigError(
+            "the current working directory cannot be used",
+            expected="a folder that exists",
+            found=error.strerror,
+            mend="change to another folder: it was removed, or may not be read",
+        ) from error
