@@ -104,7 +104,8 @@ class KernelQuery(Query):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSupported(Supported):
     """error: the result is off by at most `error` times the sum of the magnitudes of the terms
-    that it is the sum of, weights below `smallest` counted as that large.  packs: the weights are
+    that it is the sum of, weights below `smallest` counted as that large, and besides by what the
+    type of the result cannot tell from zero.  packs: the weights are
     kept in another form, and the form given is freed.  row_independent: as in the query, also
     where it was not asked for."""
 

@@ -10,6 +10,7 @@ _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
+    "kernel": f"{_SUITES}.kernel:KernelSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
     "logits_processor": f"{_SUITES}.logits_processor:LogitsProcessorSuite",
     "model_source": f"{_SUITES}.model_source:ModelSourceSuite",

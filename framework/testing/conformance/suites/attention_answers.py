@@ -7,27 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from framework.contracts.attention_backend import AttentionQuery, AttentionSupported
-from framework.contracts.base import Rejected, versioned
+from framework.contracts.base import Rejected
 from framework.contracts.kv_cache_spec import DTYPE_BYTES, KVCacheSpec
 from framework.errors import UnsupportedError
-from framework.plugins.kinds import known_version
-from framework.plugins.selection import ask_all
 from framework.testing.conformance.cases import expect, expect_raises
 from framework.testing.conformance.clauses import Layer, clause
 from framework.testing.conformance.probe import probe_import
 from framework.testing.conformance.suites.attention_base import AttentionClauses
 from framework.testing.conformance.suites.attention_reference import Features
+from framework.testing.conformance.suites.queries import but, check_newer, check_rejected
 
 UNKNOWN = ("tensor_api", "dtype", "cache_dtype", "layer_type", "mask", "graph_mode")
 MANY, MORE = 1009, 1013
 """Numbers of pages to lay out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _NewerQuery(AttentionQuery):
-    """One of a contract that is not written yet."""
-
-    yet_to_come: bool = versioned(since="999.0", neutral=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +28,6 @@ class _OtherSpec(KVCacheSpec):
 
     def state_bytes(self) -> int:
         return 64
-
-
-def _but(query: AttentionQuery, **changes: Any) -> AttentionQuery:
-    return replace(query, **changes)
 
 
 def answer_some(backend: Any) -> None:
@@ -120,7 +108,7 @@ class AnswerClauses(AttentionClauses):
     @clause("ATTN-003", "a page size below 1 is rejected", of=("answer",))
     def senseless_page_sizes_are_rejected(self) -> None:
         for size in (0, -16):
-            self._is_rejected(replace(self.query(), page_tokens=size), "page_tokens")
+            check_rejected(self.new(), replace(self.query(), page_tokens=size), "page_tokens")
 
     @clause("ATTN-004", "a reason names a field of the query, its value and a mend", of=("answer",))
     def reasons_can_be_used(self) -> None:
@@ -144,37 +132,26 @@ class AnswerClauses(AttentionClauses):
     @clause("ATTN-005", "all reasons are given at once", of=("answer",))
     def all_reasons_are_given(self) -> None:
         for first, second in (("dtype", "layer_type"), ("tensor_api", "mask")):
-            query = _but(self.query(), **{first: "unheard-of", second: "unheard-of"})
-            self._is_rejected(query, first)
-            self._is_rejected(query, second)
+            query = but(self.query(), **{first: "unheard-of", second: "unheard-of"})
+            check_rejected(self.new(), query, first)
+            check_rejected(self.new(), query, second)
 
     @clause("ATTN-006", "values that it cannot know are rejected", of=("answer",))
     def unknown_values_are_rejected(self) -> None:
         for field in UNKNOWN:
-            self._is_rejected(_but(self.query(), **{field: "unheard-of"}), field)
+            check_rejected(self.new(), but(self.query(), **{field: "unheard-of"}), field)
 
     @clause("ATTN-007", "numbers of heads that do not fit are rejected", of=("answer",))
     def misfitting_heads_are_rejected(self) -> None:
         for heads, kv_heads in ((3, 2), (4, 0), (0, 4), (2, 4)):
             query = replace(self.query(), num_heads=heads, num_kv_heads=kv_heads)
-            self._is_rejected(query, "num_heads", "num_kv_heads")
+            check_rejected(self.new(), query, "num_heads", "num_kv_heads")
 
     @clause(
         "ATTN-008", "a query of a contract that it does not know is not supported", of=("answer",)
     )
     def newer_queries_are_rejected(self) -> None:
-        plain = self.query()
-        fields = {name: getattr(plain, name) for name in AttentionQuery.__dataclass_fields__}
-        record = self.target.record
-        table = ask_all(self.target.registry, record.kind, _NewerQuery(**fields, yet_to_come=True))
-        (row,) = (row for row in table if row.record is record)
-        ours = ".".join(map(str, known_version(self.target.kind)))
-        expect(
-            isinstance(row.answer, Rejected),
-            "it would be chosen for what it cannot know",
-            expected=f"`knows` of the manifest, or the lower end of `contract`, up to {ours}",
-            found=row.answer,
-        )
+        check_newer(self.target, self.query())
 
     @clause("ATTN-020", "a page of the layout has the bytes that the spec says", of=("layout",))
     def layouts_have_the_planned_size(self) -> None:
@@ -211,15 +188,8 @@ class AnswerClauses(AttentionClauses):
 
     def _bad_queries(self) -> list[AttentionQuery]:
         plain = self.query()
-        found = [_but(plain, **{field: "unheard-of"}) for field in UNKNOWN]
-        found += [_but(plain, **{field: True}) for field in ("mla", "cascade")]
-        found += [_but(plain, **{f: 2}) for f in ("context_parallel", "tensor_parallel")]
+        found = [but(plain, **{field: "unheard-of"}) for field in UNKNOWN]
+        found += [but(plain, **{field: True}) for field in ("mla", "cascade")]
+        found += [but(plain, **{f: 2}) for f in ("context_parallel", "tensor_parallel")]
         found += [replace(plain, num_heads=3, num_kv_heads=2), replace(plain, page_tokens=0)]
         return [*found, replace(plain, mask="bidirectional", window=4), replace(plain, window=0)]
-
-    def _is_rejected(self, query: AttentionQuery, *fields: str) -> None:
-        asked = ", ".join(f"{field}={getattr(query, field)!r}" for field in fields)
-        answer = self.new().answer(query)
-        expect(isinstance(answer, Rejected), f"{asked} is supported", found=answer)
-        named = {reason.field for reason in answer.reasons}
-        expect(named & set(fields), f"no reason names {asked}", found=sorted(named))

@@ -29,11 +29,14 @@ class FusedNormKernel(Kernel):
             *only_known_traits(query),
             *only_plain_weights(query),
         ]
+        if "offset" in query.traits:  # the sum is kept beside what others read
+            reasons += only(query, "keep_once", (False,))
         if reasons:
             return Rejected(tuple(reasons))
         return KernelSupported(
             note="torch.rms_norm",
             error=(query.sizes["features"] + 8) * UNIT_ROUNDOFF["float32"],
+            packs="offset" in query.traits,
             row_independent=True,
         )
 

@@ -1,0 +1,241 @@
+"""The suite for kernels: what they answer, and what they compute beside a reference."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+
+from framework.contracts.base import Rejected
+from framework.contracts.kernel import KernelQuery, KernelSupported, Prepared
+from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.suites.kernel_answers import KernelAnswers
+from framework.testing.conformance.suites.kernel_base import Bound
+from framework.testing.conformance.suites.queries import but, check_rejected
+
+ROWS = (0, 1, 2, 3, 5, 8, 13)
+
+
+class KernelSuite(KernelAnswers):
+    """Seeded random uses of the operators that a kernel serves, against numpy in float64.
+
+    A result may be off by what the kernel's own answer says, and by no more.
+    """
+
+    capabilities = ("linear", "logits", "rms_norm", "row_independent", "keep_once")
+
+    def declared(self) -> frozenset[str]:
+        """An operator, or a wish, with which `answer` supports some use."""
+        own, served = self.new(), self.served()
+        found = {query.op for query in served} & set(self.capabilities)
+        for wish in ("row_independent", "keep_once"):
+            if any(isinstance(own.answer(but(q, **{wish: True})), KernelSupported) for q in served):
+                found.add(wish)
+        return frozenset(found)
+
+    @clause("KERN-020", "a batch without rows gives no rows", of=("prepare",))
+    def empty_batches_pass(self) -> None:
+        for case in self.cases(3):
+            bound = self.bind(case, self.use(case))
+            self._compute(bound, self.x(case, bound.query, 0))
+
+    @clause("KERN-021", "the result has the type of the activations", of=("prepare",))
+    def results_have_their_type(self) -> None:
+        served = self.served()[:9]
+        for case in self.cases(len(served)):
+            query = served[case.index]
+            case.note(op=query.op, dtype=query.dtype)
+            bound = self.bind(case, query)
+            result = bound.prepared.call(self.tensor(query, self.x(case, query, 3)))
+            like = self.tensor(query, np.zeros(1))
+            expect(result.dtype == like.dtype, "another type", expected=like.dtype, found=result)
+
+    @clause("KERN-022", "activations and weights are only read", of=("prepare",))
+    def inputs_stay(self) -> None:
+        for case in self.cases(4):
+            query = self.use(case)
+            weights, _ = self.draw(case, query)
+            bound = self.bind(case, query, weights=weights)
+            x = self.x(case, query, 5)
+            tensor = self.tensor(query, x)
+            result = bound.prepared.call(tensor)
+            expect(result is not tensor, "the result is the argument")
+            expect(np.array_equal(self.read(query, tensor), x), "activations were changed")
+            for name, values in bound.weights.items():
+                same = np.array_equal(self.read(query, weights[name]), values)
+                expect(same, f"{name} was changed")
+
+    @clause("KERN-023", "each result has memory of its own", of=("prepare",))
+    def results_stay(self) -> None:
+        for case in self.cases(3):
+            bound = self.bind(case, self.use(case))
+            x = self.x(case, bound.query, 3)
+            first = bound.prepared.call(self.tensor(bound.query, x))
+            bound.prepared.call(self.tensor(bound.query, x + 1))
+            self.check(bound, x, first, "a result after the next call")
+
+    @clause("KERN-024", "one instance serves several uses at a time", of=("prepare",))
+    def uses_keep_apart(self) -> None:
+        for case in self.cases(3):
+            own = self.new()
+            every = [self.bind(case, self.use(case), own) for _ in range(3)]
+            for bound in (*every, *reversed(every)):
+                self._compute(bound, self.x(case, bound.query, 4))
+
+    @clause("KERN-025", "weights that it does not keep, it lets go", of=("prepare",))
+    def weights_are_let_go(self) -> None:
+        for case in self.cases(4):
+            query = self.use(case)
+            weights, _ = self.draw(case, query)
+            bound = self.bind(case, query, weights=weights)
+            held = [weakref.ref(tensor) for tensor in weights.values()]
+            packs, keeps = bound.answer.packs, bound.prepared.keeps_weights
+            expect(packs != keeps, "answer and Prepared differ", expected=f"packs={not keeps}")
+            del weights
+            gc.collect()
+            if not keeps:
+                kept = [ref for ref in held if ref() is not None]
+                expect(not kept, "it says that it keeps no weights, and holds them")
+                own = bound.prepared.num_bytes
+                expect(own > 0, "it says not how much its own form takes", found=own)
+            self._compute(bound, self.x(case, query, 3))
+
+    @clause("KERN-026", "weights out of the ordinary are rejected, or computed", of=("prepare",))
+    def odd_weights_are_rejected_or_right(self) -> None:
+        served = self.served()[:9]
+        for case in self.cases(len(served)):
+            query = served[case.index]
+            case.note(op=query.op, dtype=query.dtype)
+            weights, constants = self.draw(case, query)
+            first = next(iter(weights))
+            values = self.read(query, weights[first])
+            values.flat[0] = 20000.0 if query.dtype == "float16" else 1e9
+            weights[first] = self.tensor(query, values, query.weight_dtype)
+            own = self.new()
+            prepared = own.prepare(query, weights, constants)
+            if isinstance(prepared, Rejected):
+                continue
+            expect(isinstance(prepared, Prepared), "neither Prepared nor Rejected", found=prepared)
+            read = {name: self.read(query, tensor) for name, tensor in weights.items()}
+            answer = own.answer(query)
+            bound = Bound(
+                query=query, answer=answer, prepared=prepared, weights=read, constants=constants
+            )
+            rng = np.random.default_rng(0)
+            x = self.read(
+                query, self.tensor(query, rng.uniform(0.01, 0.1, self.x(case, query, 3).shape))
+            )
+            self._compute(bound, x)
+
+    @clause("KERN-027", "a row that is not finite spoils no other", of=("prepare",))
+    def bad_rows_stay_alone(self) -> None:
+        for case in self.cases(4):
+            bound = self.bind(case, self.use(case))
+            x = self.x(case, bound.query, 6)
+            whole = self.read(bound.query, bound.prepared.call(self.tensor(bound.query, x)))
+            x[2] = np.nan
+            x[4, 0] = np.inf
+            spoilt = self.read(bound.query, bound.prepared.call(self.tensor(bound.query, x)))
+            rest = [0, 1, 3, 5]
+            expect(np.array_equal(spoilt[rest], whole[rest]), "other rows change")
+            expect(not np.isfinite(spoilt[2]).any(), "NaN is hidden", found=spoilt[2][:4])
+
+    @clause("KERN-101", "linear: as near to the truth as it says", needs="linear", of=("prepare",))
+    def linear_is_right(self) -> None:
+        self._right("linear")
+
+    @clause("KERN-201", "linear: the reason names it", lacks="linear", of=("answer",))
+    def linear_is_rejected(self) -> None:
+        self._rejected("linear")
+
+    @clause("KERN-102", "logits: as near to the truth as it says", needs="logits", of=("prepare",))
+    def logits_are_right(self) -> None:
+        self._right("logits")
+
+    @clause("KERN-202", "logits: the reason names it", lacks="logits", of=("answer",))
+    def logits_are_rejected(self) -> None:
+        self._rejected("logits")
+
+    @clause("KERN-103", "RMS norm: as near as it says", needs="rms_norm", of=("prepare",))
+    def rms_norm_is_right(self) -> None:
+        self._right("rms_norm")
+        for case in self.cases(2):
+            bound = self.bind(case, self.use(case, "rms_norm"))
+            self._compute(bound, self.x(case, bound.query, 2, 3))
+
+    @clause("KERN-203", "RMS norm: the reason names it", lacks="rms_norm", of=("answer",))
+    def rms_norm_is_rejected(self) -> None:
+        self._rejected("rms_norm")
+
+    @clause(
+        "KERN-104",
+        "where rows are independent, they are so bit for bit",
+        needs="row_independent",
+        of=("prepare",),
+    )
+    def rows_are_independent(self) -> None:
+        for case in self.cases(6):
+            query = self._wishing(case, "row_independent")
+            bound = self.bind(case, query)
+            expect(bound.answer.row_independent, "asked for, and not promised", found=bound.answer)
+            x = self.x(case, query, max(ROWS))
+            whole = self.read(query, bound.prepared.call(self.tensor(query, x)))
+            for rows in (count for count in ROWS if count):
+                first = int(case.rng.integers(0, max(ROWS) - rows + 1))
+                part = self.tensor(query, x[first : first + rows])
+                found = self.read(query, bound.prepared.call(part))
+                same = np.array_equal(found, whole[first : first + rows])
+                expect(same, f"rows {first} to {first + rows} differ from those beside others")
+
+    @clause(
+        "KERN-204",
+        "who rejects independent rows promises them nowhere, and says so",
+        lacks="row_independent",
+        of=("answer",),
+    )
+    def dependent_rows_are_told(self) -> None:
+        for query in self.served():
+            promised = self.new().answer(query).row_independent
+            expect(not promised, "rejected when asked for, promised when not")
+            check_rejected(self.new(), but(query, row_independent=True), "row_independent")
+
+    @clause(
+        "KERN-105",
+        "weights that others read, too, are kept as they are",
+        needs="keep_once",
+        of=("prepare",),
+    )
+    def shared_weights_are_kept(self) -> None:
+        for case in self.cases(4):
+            bound = self.bind(case, self._wishing(case, "keep_once"))
+            good = bound.prepared.keeps_weights and bound.prepared.num_bytes == 0
+            expect(good, "shared weights are kept twice", found=bound.prepared)
+
+    @clause("KERN-205", "shared weights: the reason names them", lacks="keep_once", of=("answer",))
+    def shared_weights_are_rejected(self) -> None:
+        for query in self.served():
+            check_rejected(self.new(), but(query, keep_once=True), "keep_once")
+
+    def _compute(self, bound: Bound, x: Any) -> None:
+        self.check(bound, x, bound.prepared.call(self.tensor(bound.query, x)))
+
+    def _right(self, op: str) -> None:
+        for case in self.cases(8):
+            bound = self.bind(case, self.use(case, op))
+            for rows in ROWS:
+                self._compute(bound, self.x(case, bound.query, rows))
+
+    def _rejected(self, op: str) -> None:
+        for query in self.all_queries():
+            if query.op == op:
+                check_rejected(self.new(), query, "op")
+
+    def _wishing(self, case: Case, wish: str) -> KernelQuery:
+        """A random use that is supported with the wish."""
+        query = self.use(case)
+        asked = [but(q, **{wish: True}) for q in (query, *self.served())]
+        own = self.new()
+        return next(q for q in asked if isinstance(own.answer(q), KernelSupported))

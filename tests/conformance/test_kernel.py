@@ -1,0 +1,268 @@
+"""The suite of kernels: it catches broken ones, and finds no fault in ours."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import replace
+
+import pytest
+
+from framework.contracts.base import Rejected, Rejection, Supported
+from framework.testing.conformance import check
+from framework.testing.conformance.suites.kernel import KernelSuite
+from framework_torch.kernels.plain import PlainKernel
+from tests.conformance.mutants import (
+    assert_caught,
+    assert_fails,
+    breaks,
+    mutants_of,
+    uncovered,
+    unpaired,
+)
+from tests.conformance.sites import put
+
+COMPUTES = tuple(f"KERN-{number:03}" for number in (*range(20, 28), 101, 102, 103))
+"""Clauses that compare results, any of which a wrong result may break."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_collections():
+    """Some clauses collect garbage; what torch holds need not be looked at each time."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def rejected(query, field):
+    found = getattr(query, field)
+    reason = Rejection(code=field, field=field, found=found, needed="another", remedy="ask others")
+    return Rejected((reason,))
+
+
+class Changed(PlainKernel):
+    """The plain kernel with another answer, or another result."""
+
+    def __init_subclass__(cls):
+        cls.__doc__ = "Broken on purpose."
+
+    def answer(self, query):
+        return self.answered(query, super().answer(query))
+
+    def answered(self, query, answer):
+        return answer
+
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        call = prepared.call
+        return replace(prepared, call=lambda x: self.computed(call(x), x, query))
+
+    def computed(self, result, x, query):
+        return result
+
+
+@breaks("KERN-001")
+class Wavers(Changed):
+    def answered(self, query, answer):
+        self.count = getattr(self, "count", 0) + 1
+        good = isinstance(answer, Supported)
+        return replace(answer, note=f"asked {self.count} times") if good else answer
+
+
+@breaks("KERN-002")
+class KnowsNoMend(Changed):
+    def answered(self, query, answer):
+        if isinstance(answer, Supported):
+            return answer
+        return Rejected(tuple(replace(reason, remedy="") for reason in answer.reasons))
+
+
+@breaks("KERN-003")
+class PassesOverTraits(Changed):
+    def answer(self, query):
+        return super().answer(replace(query, traits=query.traits & {"bias", "offset"}))
+
+
+@breaks("KERN-004")
+class TellsOneReason(Changed):
+    def answered(self, query, answer):
+        return Rejected(answer.reasons[:1]) if isinstance(answer, Rejected) else answer
+
+
+@breaks("KERN-006")
+class PromisesNothing(Changed):
+    def answered(self, query, answer):
+        return replace(answer, error=1.0) if isinstance(answer, Supported) else answer
+
+
+@breaks("KERN-010")
+class ServesNothing(Changed):
+    def answered(self, query, answer):
+        return rejected(query, "dtype")
+
+
+@breaks("KERN-020", *COMPUTES)
+class NeedsRows(Changed):
+    def computed(self, result, x, query):
+        return result if len(x) else result[0]
+
+
+@breaks("KERN-021")
+class ReturnsFloat64(Changed):
+    def computed(self, result, x, query):
+        return result.double()
+
+
+@breaks("KERN-022")
+class UsesUpItsArgument(Changed):
+    def computed(self, result, x, query):
+        x.zero_()
+        return result
+
+
+@breaks("KERN-023")
+class KeepsItsResult(Changed):
+    def prepare(self, query, weights, constants):
+        prepared, own = super().prepare(query, weights, constants), []
+
+        def call(x):
+            result = PlainKernel.prepare(self, query, weights, constants).call(x)
+            if not own or own[0].shape != result.shape:
+                own[:] = [result]
+            return own[0].copy_(result)
+
+        return replace(prepared, call=call)
+
+
+@breaks("KERN-024")
+class ServesTheLastUse(Changed):
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        self.last = prepared.call
+        return replace(prepared, call=lambda x: self.last(x))
+
+
+@breaks("KERN-025", "KERN-105")
+class SaysThatItPacks(Changed):
+    def answered(self, query, answer):
+        return replace(answer, packs=True) if isinstance(answer, Supported) else answer
+
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        return replace(prepared, keeps_weights=False, num_bytes=8)
+
+
+@breaks("KERN-026")
+class ClipsWeights(Changed):
+    def prepare(self, query, weights, constants):
+        clipped = {name: weight.clamp(-1000, 1000) for name, weight in weights.items()}
+        return super().prepare(query, clipped, constants)
+
+
+@breaks("KERN-027")
+class MixesRows(Changed):
+    def computed(self, result, x, query):
+        return result + (0 * x.float().sum()).to(result.dtype)
+
+
+@breaks("KERN-101", *COMPUTES)
+class ErrsInLinear(Changed):
+    def computed(self, result, x, query):
+        return result * 1.1 if query.op == "linear" else result
+
+
+@breaks("KERN-102", *COMPUTES)
+class ErrsInLogits(Changed):
+    def computed(self, result, x, query):
+        return result * 1.1 if query.op == "logits" else result
+
+
+@breaks("KERN-103", *COMPUTES)
+class ErrsInNorms(Changed):
+    def computed(self, result, x, query):
+        return result * 1.1 if query.op == "rms_norm" else result
+
+
+@breaks("KERN-103")
+class NeedsTwoDimensions(Changed):
+    def computed(self, result, x, query):
+        return result.flatten(0, -2)
+
+
+@breaks("KERN-104", *COMPUTES)
+class DependsOnTheNumberOfRows(Changed):
+    def computed(self, result, x, query):
+        return result * (1 + 2e-8 * len(x))
+
+
+@breaks("KERN-105")
+class KeepsSharedWeightsTwice(Changed):
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        return replace(prepared, keeps_weights=not query.keep_once, num_bytes=8 * query.keep_once)
+
+
+def names_another(op):
+    """A kernel that rejects an operator for another reason."""
+
+    class NamesAnother(Changed):
+        def answered(self, query, answer):
+            return rejected(query, "dtype") if query.op == op else answer
+
+    return NamesAnother
+
+
+@breaks("KERN-204")
+class PromisesUnasked(Changed):
+    def answered(self, query, answer):
+        return rejected(query, "row_independent") if query.row_independent else answer
+
+
+@breaks("KERN-205")
+class SharesNotAndSaysNotWhy(Changed):
+    def answered(self, query, answer):
+        return rejected(query, "dtype") if query.keep_once else answer
+
+
+NAMES_ANOTHER = [
+    breaks(f"KERN-{201 + index}")(names_another(op))
+    for index, op in enumerate(("linear", "logits", "rms_norm"))
+]
+MUTANTS = [*mutants_of(list(globals().values())), *NAMES_ANOTHER]
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.__mutant__[1].clause}-{m.__name__}")
+def test_mutants_are_caught(mutant):
+    assert_caught(mutant, KernelSuite)
+
+
+SUBCLASS = '''
+from framework_torch.kernels.plain import PlainKernel
+
+class P(PlainKernel):
+    """The plain kernel."""
+
+    def answer(self, query):
+        {body}
+        return super().answer(query)
+'''
+
+
+@pytest.mark.parametrize(
+    ("clause", "body", "facts"),
+    [("KERN-009", "import torch", {}), ("KERN-005", "pass", {"knows": '"1000.0"'})],
+)
+def test_what_shows_from_outside_is_caught(monkeypatch, tmp_path, clause, body, facts):
+    name = put(monkeypatch, tmp_path, "kernel", SUBCLASS.format(body=body), **facts)
+    assert_fails(check(name, only=(clause,)), clause)
+
+
+def test_each_clause_has_a_mutant_and_each_capability_a_pair():
+    assert uncovered(KernelSuite, MUTANTS) == {"KERN-005", "KERN-009"}
+    assert not unpaired(KernelSuite)
+
+
+@pytest.mark.parametrize("name", ["plain", "fp16_packed", "fused_norm"])
+def test_our_kernels_conform(name):
+    report = check(f"kernel:{name}")
+    assert not report.failures, report.text()
