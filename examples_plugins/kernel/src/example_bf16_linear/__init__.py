@@ -24,7 +24,7 @@ SERVED: dict[str, tuple[object, ...]] = {
     "row_independent": (False,),
     "graph_mode": ("none",),
 }
-BFLOAT16, FLOAT32 = 2.0**-9, 2.0**-24  # half a step of each, relative
+BFLOAT16, FLOAT32 = 2.0**-8, 2.0**-24  # largest error of rounding, relative
 SMALLEST = 2.0**-126
 
 
