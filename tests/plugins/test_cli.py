@@ -67,7 +67,7 @@ def test_show_and_explain(house, run):
     explained = run("explain", "scheduling_policy", "--json", "--choice", "x").stdout
     (row,) = [row for row in json.loads(explained)["candidates"] if row["name"] == "x"]
     assert (row["rank"], row["verdict"]) == (4, "chosen")
-    assert " x " in run("explain", "scheduling_policy").stdout
+    assert " x " in run("plugins", "explain", "scheduling_policy").stdout
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,23 @@ def test_metadata_that_lies_there_twice(house, look):
     assert look()["doubled"].severity == "warning"
 
 
+def test_an_editable_install_whose_entry_points_have_changed_since(house, look):
+    """The sources are those of now, the names those of then."""
+    house.add("d", {"things a": "T"}, GOOD, folder="s", package="pkg_edited")
+    source = house.root / "source"
+    source.mkdir()
+    url = {"url": source.as_uri(), "dir_info": {"editable": True}}
+    (house.root / "s" / "d-1.0.dist-info" / "direct_url.json").write_text(json.dumps(url))
+    project = '[project]\nname = "d"\n[project.entry-points."framework.things"]\n'
+    (source / "pyproject.toml").write_text(project + 'a = "pkg_edited:T"\n')
+    assert look() == {}
+    (source / "pyproject.toml").write_text(project + 'a = "pkg_edited:T"\nb = "pkg_edited:U"\n')
+    finding = look()["outdated"]
+    assert "framework.things:b" in finding.message
+    assert "framework.things:a" not in finding.message
+    assert finding.mend == f"pip install -e {source}"
+
+
 @pytest.mark.parametrize(
     ("requirement", "words"),
     [

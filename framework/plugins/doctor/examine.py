@@ -9,6 +9,7 @@ from framework.plugins.doctor.findings import Finding, about, of_error, of_probl
 from framework.plugins.doctor.imports import imports
 from framework.plugins.doctor.metadata import (
     doubled_metadata,
+    outdated_installs,
     stale_entry_points,
     unmet_requirements,
 )
@@ -40,6 +41,7 @@ def examine(
     stale = list(stale_entry_points(admitted))
     findings += stale
     findings += doubled_metadata(search_path)
+    findings += outdated_installs(search_path)
     findings += unmet_requirements(admitted, search_path)
     findings += _manifests(registry, admitted)
     findings += _duplicates(registry, admitted)

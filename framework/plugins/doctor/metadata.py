@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.machinery import PathFinder
 from typing import cast
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import importlib_metadata
 from importlib_metadata import Distribution
@@ -15,6 +19,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from framework.plugins.discovery import split_value
 from framework.plugins.distributions import installed
 from framework.plugins.doctor.findings import Finding, about
+from framework.plugins.kinds import GROUP_PREFIX
 from framework.plugins.policy import normalize
 from framework.plugins.records import Record
 
@@ -52,6 +57,64 @@ def _missing(module: str) -> str | None:
         name = f"{name}.{part}"
         spec = PathFinder.find_spec(name, list(spec.submodule_search_locations))
     return name if spec is None else None
+
+
+def outdated_installs(search_path: Sequence[str] | None) -> Iterator[Finding]:
+    """Editable installs whose pyproject.toml names other plugins than when it was installed: the
+    sources are those of now, the entry points those of then."""
+    for found in installed(search_path):
+        source = _editable_source(found.location)
+        now = _declared(source) if source is not None else None
+        then = _listed(found.location)
+        if source is None or now is None or now == then:
+            continue
+        changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
+        yield Finding(
+            code="outdated",
+            severity="error",
+            message=f"{found.name} was installed before its pyproject.toml changed: "
+            f"{', '.join(changed)}",
+            mend=f"pip install -e {source}",
+            distribution=found.name,
+        )
+
+
+def _editable_source(location: str) -> str | None:
+    """The folder that an editable install points to, or None."""
+    try:
+        text = Distribution.at(location).read_text("direct_url.json")
+        facts = json.loads(text or "{}")
+        if not facts.get("dir_info", {}).get("editable"):
+            return None
+        return url2pathname(urlsplit(facts["url"]).path)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+
+
+def _declared(source: str) -> dict[str, str] | None:
+    """group:name -> value of the entry points for us in a pyproject.toml, None without one that
+    lists them."""
+    try:
+        with open(os.path.join(source, "pyproject.toml"), "rb") as file:
+            project = tomllib.load(file).get("project", {})
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return None
+    if "entry-points" in project.get("dynamic", ()):
+        return None
+    return {
+        f"{group}:{name}": value.replace(" ", "")
+        for group, entries in project.get("entry-points", {}).items()
+        if group.startswith(GROUP_PREFIX)
+        for name, value in entries.items()
+    }
+
+
+def _listed(location: str) -> dict[str, str]:
+    return {
+        f"{entry.group}:{entry.name}": entry.value.replace(" ", "")
+        for entry in Distribution.at(location).entry_points
+        if entry.group.startswith(GROUP_PREFIX)
+    }
 
 
 def doubled_metadata(search_path: Sequence[str] | None) -> Iterator[Finding]:
