@@ -107,7 +107,8 @@ def _tell(
     show_table(table(runs))
     if json_file is not None:
         root = root_options(context)
-        plugins = {"plugins": root.plugins, "plugin_options": root.options}
+        # Names alone: a value may be a secret, and a file of results is passed on.
+        plugins = {"plugins": root.plugins, "plugin_options": sorted(root.options)}
         write_json(json_file, as_json(runs, {**settings, **plugins}))
     if plot is not None:
         draw(plot, trace, runs)
