@@ -54,13 +54,17 @@ class InputError(FrameworkError, ValueError):
 
     def within(self, place: str) -> InputError:
         """The same error, told to have happened at `place`."""
-        return InputError(
+        return type(self)(
             f"{place}: {self.message}",
             parameter=self.parameter,
             expected=self.expected,
             found=self.found,
             mend=self.mend,
         )
+
+
+class TooLongError(InputError):
+    """A prompt does not fit the model's context."""
 
 
 class ConfigError(FrameworkError, ValueError):

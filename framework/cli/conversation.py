@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from framework.errors import TooLongError
+
 Render = Callable[[list[Mapping[str, Any]]], dict[str, Any]]
 
 
@@ -15,6 +17,7 @@ class Conversation:
 
     system: str | None = None
     turns: list[Mapping[str, Any]] = field(default_factory=list)
+    _before: list[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def messages(self) -> list[Mapping[str, Any]]:
@@ -24,6 +27,7 @@ class Conversation:
 
     def ask(self, text: str) -> None:
         """The user says something."""
+        self._before = [*self.turns]
         self.turns.append({"role": "user", "content": text})
 
     def answer(self, text: str) -> None:
@@ -31,8 +35,8 @@ class Conversation:
         self.turns.append({"role": "assistant", "content": text})
 
     def take_back(self) -> None:
-        """Forget the question that was asked last."""
-        self.turns.pop()
+        """Be again what it was before the last question, with whatever was dropped for it."""
+        self.turns = self._before
 
     def reset(self) -> None:
         """Forget everything but the system message."""
@@ -41,12 +45,19 @@ class Conversation:
     def fit(self, render: Render, limit: int) -> tuple[dict[str, Any], int]:
         """(prompt of at most `limit` tokens if that can be had, exchanges dropped for it).
 
-        The oldest exchanges go first; the last question always stays.
+        The oldest exchanges go first; the last question always stays.  Raises TooLongError
+        where that alone cannot fit.
         """
         dropped = 0
         while True:
-            prompt = render(self.messages)
-            if len(prompt["prompt_token_ids"]) <= limit or len(self.turns) < 3:
-                return prompt, dropped
+            last = len(self.turns) < 3
+            try:
+                prompt = render(self.messages)
+            except TooLongError:
+                if last:
+                    raise
+            else:
+                if last or len(prompt["prompt_token_ids"]) <= limit:
+                    return prompt, dropped
             del self.turns[:2]
             dropped += 1

@@ -48,7 +48,8 @@ class Service(Protocol):
     async def render_chat(
         self, messages: Sequence[Mapping[str, Any]], **options: Any
     ) -> dict[str, Any]:
-        """A conversation as a prompt for `generate`; see `LLM.render_chat`.  Raises InputError."""
+        """A conversation as a prompt for `generate`; options as for `LLM.render_chat`.  Raises
+        InputError."""
         ...
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:

@@ -10,6 +10,19 @@ from framework.contracts.base import Answer, Contract
 from framework.contracts.model_source import ModelFiles
 
 
+class TextLimit(Protocol):
+    """How much text can fit the model's context."""
+
+    @property
+    def characters(self) -> int:
+        """No more can fit."""
+        ...
+
+    def check(self, text: str) -> None:
+        """Raises InputError for a text that cannot fit; cheap beside tokenizing it."""
+        ...
+
+
 class Tokenizer(Protocol):
     """What the engine asks of a tokenizer.  Not shared between threads.
 
@@ -50,9 +63,13 @@ class Tokenizer(Protocol):
         chat_template_kwargs: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
+        limit: TextLimit | None = None,
     ) -> list[int]:
         """Token ids of a conversation.  Raises InputError for a bad conversation, a template
-        that fails, or a model without one."""
+        that fails, or a model without one.
+
+        limit: what to call with the text before it is tokenized; None: any length is wanted.
+        """
         ...
 
     def unwrap(self) -> Any:

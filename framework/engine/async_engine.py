@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from framework.contracts.messages import EngineStats
 from framework.contracts.sampling import SamplingParams
-from framework.engine.conversations import render_chat
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
 from framework.engine.llm_options import LLMOptions, resolve_options
@@ -193,9 +192,7 @@ class AsyncEngine:
         """A conversation as a prompt; options as for `LLM.render_chat`.  Raises InputError."""
         self._alive()
         template = self.config.model.template_text()
-        return await self._front_end.with_tokenizer(
-            lambda tokenizer: render_chat(tokenizer, messages, template, **options)
-        )
+        return await self._front_end.render_chat(messages, template, **options)
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
         """Let `work` use a tokenizer, in a thread."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from framework.config.choices import check_frozen, open_registry
-from framework.config.proposals import propose
 from framework.contracts.model_runner import RunnerContext
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
@@ -79,6 +78,9 @@ def build_registry(config: EngineConfig) -> PluginRegistry:
 
 def build_engine(resolved: Resolved) -> Engine:
     """Everything from plugins to a bound cache.  On an error nothing is left running."""
+    # It needs pydantic, which `from framework import LLM` does not.
+    from framework.config.proposals import propose
+
     refuse_no_folder()
     with ExitStack() as undo:
         with _phase("plugins"):

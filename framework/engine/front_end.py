@@ -6,10 +6,10 @@ import asyncio
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from framework.config.proposals import propose
 from framework.engine import recipe
@@ -20,6 +20,7 @@ from framework.engine.build import (
     create_participants,
     create_processors,
 )
+from framework.engine.conversations import render_chat
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
@@ -114,6 +115,22 @@ class FrontEnd:
     ) -> PreparedRequest:
         """See InputProcessor.process; runs in one of the threads."""
         return await self._run(lambda: self._inputs().process(prompt, sampling, options))
+
+    async def render_chat(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        template: str | None,
+        *,
+        limited: bool = True,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """See `LLM.render_chat`; runs in one of the threads."""
+
+        def render() -> dict[str, Any]:
+            limit = self._inputs().limit if limited else None
+            return render_chat(self._own.tokenizer, messages, template, limit, **options)
+
+        return await self._run(render)
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
         """Let `work` use a tokenizer in one of the threads."""

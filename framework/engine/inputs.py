@@ -9,7 +9,6 @@ import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from framework.contracts.messages import EngineInput
 from framework.contracts.sampling import SamplingParams
 from framework.engine.prompts import ParsedPrompt, parse_prompt
 from framework.engine.request_options import RequestOptions
+from framework.engine.text_limit import ContextLimit
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.blame import blaming
 from framework.plugins.near import did_you_mean
@@ -60,6 +60,8 @@ class InputProcessor:
     participants: names of the active ones.  numbers: for the ids of requests, where several
     processors feed one engine.  Arguments in `SamplingParams.extra_args` must
     be for one of these names.
+
+    limit: how much text can fit.
     """
 
     def __init__(
@@ -77,6 +79,7 @@ class InputProcessor:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._max_model_len = max_model_len
+        self.limit = ContextLimit(tokenizer, max_model_len)
         self._eos_ids = frozenset(eos_ids)
         self._seed = seed & _UINT64
         self._processors = dict(logits_processors or {})
@@ -154,7 +157,7 @@ class InputProcessor:
         if ids is None:
             text = parsed.text or ""
             if keep is None:
-                self._check_text(text)
+                self.limit.check(text)
             ids = self._tokenizer.encode(text)
         if keep is not None:
             ids = ids[-keep:]
@@ -175,37 +178,11 @@ class InputProcessor:
             )
         return ids
 
-    @cached_property
-    def _longest_token(self) -> int:
-        """Bytes of the longest token."""
-        tokenizer = self._tokenizer
-        return max((len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)), default=1)
-
-    def _check_text(self, text: str) -> None:
-        """Refuse a text that cannot fit, without the price of tokenizing it.
-
-        A text of c characters has at least c bytes, so at least c / longest token tokens.
-        """
-        if len(text) > 8 * self._max_model_len and (
-            len(text) > max(1, self._longest_token) * self._max_model_len
-        ):
-            least = len(text) // max(1, self._longest_token)
-            raise self._too_long(f"{len(text)} characters, at least {least} tokens")
-
-    def _too_long(self, found: str) -> InputError:
-        return InputError(
-            "the prompt is too long",
-            parameter="prompt",
-            expected=f"prompt and one output token within max_model_len={self._max_model_len}",
-            found=found,
-            mend="shorten the prompt, or set truncate_prompt_tokens to keep only its end",
-        )
-
     def _max_total(self, prompt: int, sampling: SamplingParams) -> int:
         room = self._max_model_len - prompt
         wanted = sampling.max_tokens
         if room < (0 if wanted == 0 else 1):
-            raise self._too_long(f"{prompt} tokens")
+            raise self.limit.too_long(f"{prompt} tokens")
         return prompt + (room if wanted is None else min(wanted, room))
 
     def _stop_ids(self, sampling: SamplingParams) -> tuple[int, ...]:

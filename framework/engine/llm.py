@@ -103,18 +103,21 @@ class LLM:
         """Answer one conversation or several; see `generate` and `render_chat`."""
         _refuse_adapter(lora_request)
         with self._lock:
+            found = conversations(messages)
+            params = self._per_prompt(sampling_params, len(found))
             prompts = [
                 self.render_chat(
                     conversation,
+                    limited=getattr(one, "truncate_prompt_tokens", None) is None,
                     tools=tools,
                     chat_template=chat_template,
                     chat_template_kwargs=chat_template_kwargs,
                     add_generation_prompt=add_generation_prompt,
                     continue_final_message=continue_final_message,
                 )
-                for conversation in conversations(messages)
+                for conversation, one in zip(found, params, strict=True)
             ]
-            requests = self._prepare(prompts, sampling_params, priority)
+            requests = self._prepare(prompts, params, priority)
             return self._run(requests, show=use_tqdm)
 
     def stream(
@@ -135,15 +138,19 @@ class LLM:
             request = self._prepare_one(prompt, params, priority, OutputKind.DELTA)
         return self._stream(request)
 
-    def render_chat(self, messages: Sequence[Message], **options: Any) -> dict[str, Any]:
+    def render_chat(
+        self, messages: Sequence[Message], *, limited: bool = True, **options: Any
+    ) -> dict[str, Any]:
         """A conversation as a prompt: its token ids and, to show, its text.
 
-        options: tools, chat_template (default: the one given to LLM, else the model's),
-        chat_template_kwargs, add_generation_prompt, continue_final_message.  Raises
-        InputError for a bad conversation, a template that fails, or a model without one.
+        limited: refuse, before it is tokenized, a text that cannot fit the context; False for
+        one that is to be cut.  options: tools, chat_template (default: the one given to LLM,
+        else the model's), chat_template_kwargs, add_generation_prompt, continue_final_message.
+        Raises InputError for a bad conversation, a template that fails, or a model without one.
         """
         with self._lock:
-            return render_chat(self._engine.tokenizer, messages, self._template, **options)
+            limit = self._engine.inputs.limit if limited else None
+            return render_chat(self._engine.tokenizer, messages, self._template, limit, **options)
 
     def get_tokenizer(self) -> Tokenizer:
         """The tokenizer; its `unwrap()` is the library's own object."""
@@ -190,12 +197,15 @@ class LLM:
     ) -> None:
         self.close()
 
+    def _per_prompt(self, sampling_params: object, count: int) -> Sequence[Any]:
+        if sampling_params is None:
+            sampling_params = self.get_default_sampling_params()
+        return per_prompt(sampling_params, count, "sampling_params")
+
     def _prepare(
         self, prompts: Sequence[object], sampling_params: object, priority: object
     ) -> list[PreparedRequest]:
-        if sampling_params is None:
-            sampling_params = self.get_default_sampling_params()
-        params = per_prompt(sampling_params, len(prompts), "sampling_params")
+        params = self._per_prompt(sampling_params, len(prompts))
         priorities = per_prompt(0 if priority is None else priority, len(prompts), "priority")
         requests = []
         for number, prompt in enumerate(prompts):

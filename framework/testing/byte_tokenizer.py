@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from framework.contracts.tokenizer import TextLimit
 from framework.errors import InputError
 
 EOS, PAD, TURN = 256, 257, 258
@@ -57,9 +58,10 @@ class ByteTokenizer:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
+        limit: TextLimit | None = None,
     ) -> list[int]:
         """<turn>, role, ": ", content per message; a template is put in front of it all."""
-        ids = list(_utf8(chat_template or ""))
+        turns = []
         for message in messages:
             role, content = message.get("role"), message.get("content")
             if not isinstance(role, str) or not isinstance(content, str):
@@ -69,7 +71,12 @@ class ByteTokenizer:
                     expected="role and content as strings",
                     found=repr(dict(message)),
                 )
-            ids += [TURN, *_utf8(f"{role}: {content}")]
+            turns.append(f"{role}: {content}")
+        if limit is not None:
+            limit.check("".join(turns))
+        ids = list(_utf8(chat_template or ""))
+        for turn in turns:
+            ids += [TURN, *_utf8(turn)]
         return [*ids, TURN, *b"assistant: "] if add_generation_prompt else ids
 
     def unwrap(self) -> Any:

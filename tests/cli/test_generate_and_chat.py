@@ -12,6 +12,7 @@ import pytest
 import framework
 from framework.cli import main
 from framework.cli.conversation import Conversation
+from framework.errors import TooLongError
 from framework.testing.fake_model import MODEL, fake_plugins
 
 ROOT = [part for key, value in fake_plugins().items() for part in ("--plugin", f"{key}={value}")]
@@ -234,3 +235,24 @@ def test_a_conversation_drops_its_oldest_exchanges_and_keeps_the_question():
     assert [m["content"] for m in conversation.messages] == ["S", "q2", "a2", "last"]
     assert conversation.fit(render, 0)[1] == 1
     assert [m["content"] for m in conversation.messages] == ["S", "last"]
+
+
+def test_a_question_that_cannot_fit_costs_the_conversation_nothing():
+    conversation = Conversation()
+    conversation.ask("q0")
+    conversation.answer("a0")
+
+    def render(messages):
+        length = sum(len(message["content"]) for message in messages)
+        if length > 5:
+            raise TooLongError("too long")
+        return {"prompt_token_ids": list(range(length))}
+
+    conversation.ask("fits")
+    assert conversation.fit(render, 5)[1] == 1
+    conversation.answer("a")
+    conversation.ask("too long")
+    with pytest.raises(TooLongError):
+        conversation.fit(render, 5)
+    conversation.take_back()
+    assert [m["content"] for m in conversation.messages] == ["fits", "a"]

@@ -15,7 +15,14 @@ from framework import LLM, InputError, SamplingParams
 from framework.contracts.base import Contract
 from framework.contracts.hooks import HookSpecs, hookimpl
 from framework.contracts.model_source import ModelQuery
-from framework.errors import ConfigError, EngineDeadError, ModelError, PluginError, UnsupportedError
+from framework.errors import (
+    ConfigError,
+    EngineDeadError,
+    ModelError,
+    PluginError,
+    TooLongError,
+    UnsupportedError,
+)
 from framework.testing.fake_model import MODEL, fake_plugins
 
 LONG = SamplingParams(max_tokens=None)
@@ -135,6 +142,22 @@ def test_chat_renders_and_answers_one_or_several(llm):
         conversation, LONG, add_generation_prompt=False, continue_final_message=True
     )
     assert continued.prompt == "<turn>user: hi"
+
+
+def test_a_conversation_that_cannot_fit_is_refused_before_it_is_tokenized(llm, monkeypatch):
+    messages = [{"role": "user", "content": "x" * 5000}] * 2
+    with monkeypatch.context() as patch:
+        patch.setattr("framework.testing.byte_tokenizer._utf8", lambda text: pytest.fail(text))
+        for ask in (llm.chat, llm.render_chat):
+            with pytest.raises(TooLongError, match="10012 characters, at least 1668 tokens"):
+                ask(messages)
+    assert len(llm.render_chat(messages, limited=False)["prompt_token_ids"]) == 10_025
+    [cut] = llm.chat(messages, SamplingParams(max_tokens=3, truncate_prompt_tokens=8))
+    assert (cut.outputs[0].text, len(cut.prompt_token_ids)) == ("ist", 8)
+    one, kept = [{"role": "user", "content": "hi"}], SamplingParams(truncate_prompt_tokens=8)
+    assert len(llm.chat([one, messages], [LONG, kept])) == 2
+    with pytest.raises(TooLongError):
+        llm.chat([messages, one], [LONG, kept])
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,7 @@ BAD = {
         "add_generation_prompt": True,
         "continue_final_message": True,
     },
+    "a text that cannot fit": {"messages": [{"role": "user", "content": "x" * 5000}]},
     "a schema": {"messages": MESSAGES, "response_format": {"type": "json_object"}},
     "a forced tool": {
         "messages": MESSAGES,
@@ -92,6 +93,12 @@ BAD = {
         "tool_choice": "required",
     },
 }
+
+
+def test_a_conversation_can_be_cut_to_its_end(http):
+    long = [{"role": "user", "content": "x" * 5000}]
+    found = chat(http, messages=long, truncate_prompt_tokens=8, max_tokens=2).json()
+    assert found["usage"]["prompt_tokens"] == 8
 
 
 @pytest.mark.parametrize("case", BAD)

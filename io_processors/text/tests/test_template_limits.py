@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from framework.errors import InputError
+from framework.errors import InputError, TooLongError
 from framework_text.template_process import TemplateProcess
 from framework_text.text_tokenizer import TextTokenizer
 
@@ -40,6 +40,49 @@ def test_a_hostile_template_is_one_clear_error_and_the_next_is_rendered(
     with pytest.raises(InputError, match=words):
         process.render(template, {})
     assert process.render("{{ a }}", {"a": name}) == name
+
+
+class Limit:
+    """Texts of 1000 characters."""
+
+    characters = 1000
+
+    def check(self, text: str) -> None:
+        if len(text) > 1000:
+            raise TooLongError("the prompt is too long")
+
+
+@pytest.mark.parametrize("options", [{}, {"continue_final_message": True}])
+def test_a_template_writes_no_more_than_can_fit(
+    smollm: TextTokenizer, options: dict[str, bool]
+) -> None:
+    """Its process stops there, also where its own limit is far away; the next may write again."""
+    template = "{% for i in range(n) %}x{% endfor %}{{ messages[0].content }}"
+    settings = {"chat_template": template, "add_generation_prompt": False, **options}
+    messages = [{"role": "user", "content": "end"}]
+    for count, fits in ((10**5, False), (900, True), (998, False)):
+        kwargs = {"chat_template_kwargs": {"n": count}, **settings}
+        if fits:
+            ids = smollm.render_chat(messages, limit=Limit(), **kwargs)
+            assert smollm.decode(ids) == "x" * count + "end"
+        else:
+            with pytest.raises(TooLongError, match="wrote more than 1000 characters"):
+                smollm.render_chat(messages, limit=Limit(), **kwargs)
+    settings["chat_template_kwargs"] = {"n": 10**4}
+    ids = smollm.render_chat(messages, **settings)
+    assert len(smollm.decode(ids)) == 10**4 + 3
+
+
+def test_a_conversation_that_cannot_fit_is_refused_before_it_is_tokenized(
+    smollm: TextTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Never:
+        def encode(self, text: str, add_special_tokens: bool) -> None:
+            raise AssertionError(f"{len(text)} characters were tokenized")
+
+    monkeypatch.setattr(smollm, "_backend", Never())
+    with pytest.raises(TooLongError, match="the prompt is too long"):
+        smollm.render_chat([{"role": "user", "content": "x" * 1001}], limit=Limit())
 
 
 def test_a_good_template_reads_as_transformers_reads_it(smollm: TextTokenizer) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from framework.contracts.tokenizer import TextLimit
 from framework.errors import InputError, ModelError
 from framework.shown import shown
 from framework_text.messages import normalise_messages, normalise_tools
@@ -47,9 +48,10 @@ def render(
     chat_template_kwargs: Mapping[str, Any] | None,
     add_generation_prompt: bool,
     continue_final_message: bool,
+    limit: TextLimit | None = None,
 ) -> str:
-    """The prompt as text.  foreign: runs `chat_template`.  Raises InputError, whatever the
-    template does."""
+    """The prompt as text.  foreign: runs `chat_template`, which may not write more than `limit`
+    allows.  Raises InputError, whatever the template does."""
     variables = _variables(chat_template_kwargs)
     template = _template(library, chat_template, tools)
     if add_generation_prompt and continue_final_message:
@@ -69,8 +71,8 @@ def render(
             "add_generation_prompt": add_generation_prompt,
         }
         if continue_final_message:
-            return _continued(foreign, template, conversation, variables)
-        return foreign.render(template, {**variables, "messages": conversation})
+            return _continued(foreign, template, conversation, variables, limit)
+        return foreign.render(template, {**variables, "messages": conversation}, limit)
     try:
         text = library.apply_chat_template(
             conversation,
@@ -98,10 +100,12 @@ def _continued(
     template: str,
     conversation: list[dict[str, Any]],
     variables: Mapping[str, Any],
+    limit: TextLimit | None,
 ) -> str:
     """The prompt up to the end of the last message."""
     last = {**conversation[-1], "content": conversation[-1]["content"] + _TAG}
-    text = foreign.render(template, {**variables, "messages": [*conversation[:-1], last]})
+    variables = {**variables, "messages": [*conversation[:-1], last]}
+    text = foreign.render(template, variables, limit)
     head, found, tail = text.rpartition(_TAG.strip())
     if not found:
         raise InputError(

@@ -1,9 +1,10 @@
 """The process that runs chat templates of requests: it may be killed, the engine may not.
 
 Runs as a script with nothing but Jinja: arguments are processor seconds per conversation,
-characters of an answer, bytes of address space, and folders to import from.  Each line of
-standard input is {"template", "variables"} in JSON, each line of standard output {"text"} or
-{"error", "syntax"}.  A template that takes too long ends the process by SIGPROF.
+bytes of address space, and folders to import from.  Each line of standard input is {"template",
+"variables", "characters"} in JSON, each line of standard output {"text"}, {"error", "syntax"}, or
+{"long"} for a text of more characters than were asked for.  A template that takes too long ends
+the process by SIGPROF.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 KEPT = 8
 
 
-def main(seconds: float, characters: int, memory: int) -> None:
+def main(seconds: float, memory: int) -> None:
     """Answer until standard input ends."""
     # Ctrl-C is the parent's to handle; this process ends when its input does.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -26,7 +27,7 @@ def main(seconds: float, characters: int, memory: int) -> None:
     for line in sys.stdin.buffer:
         asked = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        answer = _answer(environment, compiled, asked, characters)
+        answer = _answer(environment, compiled, asked)
         signal.setitimer(signal.ITIMER_PROF, 0)
         sys.stdout.write(json.dumps(answer) + "\n")
         sys.stdout.flush()
@@ -79,9 +80,7 @@ def _limit(memory: int) -> None:
         return  # a system without such limits: the time is limited all the same
 
 
-def _answer(
-    environment: Any, compiled: dict[str, Any], asked: dict[str, Any], characters: int
-) -> dict[str, Any]:
+def _answer(environment: Any, compiled: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
     from jinja2 import TemplateSyntaxError
 
     text = asked["template"]
@@ -94,8 +93,8 @@ def _answer(
         for piece in compiled[text].generate(asked["variables"]):
             pieces.append(piece)
             length += len(piece)
-            if length > characters:
-                return {"error": f"it wrote more than {characters} characters", "syntax": True}
+            if length > asked["characters"]:
+                return {"long": True}
         return {"text": "".join(pieces)}
     except MemoryError:
         return {"error": "it took too much memory", "syntax": True}
@@ -105,5 +104,5 @@ def _answer(
 
 
 if __name__ == "__main__":
-    sys.path += sys.argv[4:]
-    main(float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    sys.path += sys.argv[3:]
+    main(float(sys.argv[1]), int(sys.argv[2]))

@@ -18,7 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from framework.errors import InputError
+from framework.contracts.tokenizer import TextLimit
+from framework.errors import InputError, TooLongError
 
 SECONDS = 5.0
 CHARACTERS = 1 << 25
@@ -39,11 +40,15 @@ class TemplateProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
 
-    def render(self, template: str, variables: Mapping[str, Any]) -> str:
+    def render(
+        self, template: str, variables: Mapping[str, Any], limit: TextLimit | None = None
+    ) -> str:
         """The text.  InputError for a template that fails or passes a limit, and for
-        variables that are no JSON."""
+        variables that are no JSON.  limit: of the text, where it is below `characters`."""
+        most = self.characters if limit is None else min(self.characters, limit.characters)
+        asked = {"template": template, "variables": variables, "characters": most}
         try:
-            line = json.dumps({"template": template, "variables": variables}).encode()
+            line = json.dumps(asked).encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 "a chat template of a request sees plain JSON values only",
@@ -55,6 +60,13 @@ class TemplateProcess:
             answer = self._ask(line + b"\n")
         if "text" in answer:
             return str(answer["text"])
+        if answer.get("long"):
+            raise TooLongError(
+                f"the chat template wrote more than {most} characters",
+                parameter="messages",
+                expected="a conversation that fits the context",
+                mend="shorten the conversation, or give another chat_template",
+            )
         raise InputError(
             f"the chat template refused the conversation: {answer['error']}",
             parameter="chat_template" if answer["syntax"] else "messages",
@@ -84,7 +96,7 @@ class TemplateProcess:
         import markupsafe
 
         folders = {str(Path(module.__file__).parents[1]) for module in (jinja2, markupsafe)}
-        limits = [str(self.seconds), str(self.characters), str(self.memory)]
+        limits = [str(self.seconds), str(self.memory)]
         script = str(Path(__file__).with_name("template_child.py"))
         child = subprocess.Popen(
             [sys.executable, "-I", "-S", script, *limits, *sorted(folders)],

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from framework.contracts.model_source import ModelFiles
+from framework.contracts.tokenizer import TextLimit
 from framework.errors import InputError
 from framework_text.bytes_of_tokens import TokenDecoder
 from framework_text.chat import render
@@ -114,6 +115,7 @@ class TextTokenizer:
         chat_template_kwargs: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
+        limit: TextLimit | None = None,
     ) -> list[int]:
         text = render(
             self._library,
@@ -124,7 +126,10 @@ class TextTokenizer:
             chat_template_kwargs=chat_template_kwargs,
             add_generation_prompt=add_generation_prompt,
             continue_final_message=continue_final_message,
+            limit=limit,
         )
+        if limit is not None:
+            limit.check(text)
         # The template writes BOS itself where the model wants one.
         return self._encode(text, False, "messages")
 

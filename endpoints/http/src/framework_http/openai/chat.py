@@ -74,6 +74,7 @@ class ChatFields(Fields):
             "chat_template_kwargs": extra or None,
             "add_generation_prompt": not goes_on if generation is None else generation,
             "continue_final_message": goes_on,
+            "limited": self.truncate_prompt_tokens is None,
         }
 
 
