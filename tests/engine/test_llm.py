@@ -151,7 +151,7 @@ def test_a_conversation_that_cannot_fit_is_refused_before_it_is_tokenized(llm, m
         for ask in (llm.chat, llm.render_chat):
             with pytest.raises(TooLongError, match="10012 characters, at least 1668 tokens"):
                 ask(messages)
-    assert len(llm.render_chat(messages, limited=False)["prompt_token_ids"]) == 10_025
+    assert len(llm.render_chat(messages, limited=False)["prompt_token_ids"]) == 10_026
     [cut] = llm.chat(messages, SamplingParams(max_tokens=3, truncate_prompt_tokens=8))
     assert (cut.outputs[0].text, len(cut.prompt_token_ids)) == ("ist", 8)
     one, kept = [{"role": "user", "content": "hi"}], SamplingParams(truncate_prompt_tokens=8)
