@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from framework.contracts.kv_cache_spec import KVCacheSpec, SlidingWindowSpec
+from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.model_runner import ModelRunner
 from framework.contracts.sampling import SamplingParams
 from framework.contracts.step import (
@@ -25,6 +25,13 @@ from framework.contracts.step import (
     PageUpdates,
     StepPlan,
     StepResult,
+)
+from framework.core.kv.managers import (
+    ChunkedLocalManager,
+    FullAttentionManager,
+    SinkWindowManager,
+    SlidingWindowManager,
+    manager_for,
 )
 
 
@@ -58,12 +65,20 @@ def page_updates(updates: Sequence[Update]) -> PageUpdates:
 ALL = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1)
 
 
+MANAGERS = (
+    FullAttentionManager(),
+    SlidingWindowManager(),
+    SinkWindowManager(),
+    ChunkedLocalManager(),
+)
+
+
 @dataclass
 class Driver:
     """Drives a runner with plans made by hand.
 
     Layers with equal specs form a group; all groups take their pages from one pool, in a
-    shuffled order, and those with a window give back what lies before it.
+    shuffled order, and give back what the manager of their spec says.
     page_tokens: of each group in order, or of all.
     """
 
@@ -166,13 +181,14 @@ class Driver:
     ) -> list[Update]:
         """Give back what no token from `computed` on reads, then take pages up to `end`."""
         updates: list[Update] = []
-        if isinstance(group.spec, SlidingWindowSpec):
-            stop = max(0, own.computed - group.spec.window + 1) // group.page_tokens
-            gone = [index for index, page in enumerate(table[:stop]) if page]
-            if gone:
-                self.free += [table[index] for index in gone]
-                table[gone[0] : stop] = [0] * (stop - gone[0])
-                updates.append((own.slot, gone[0], [0] * (stop - gone[0]), False))
+        manager = manager_for(group.spec, MANAGERS)
+        start, stop = manager.droppable(own.computed, group.page_tokens, group.spec)
+        gone = [index for index in range(start, min(stop, len(table))) if table[index]]
+        if gone:
+            self.free += [table[index] for index in gone]
+            end_gone = gone[-1] + 1
+            table[gone[0] : end_gone] = [0] * (end_gone - gone[0])
+            updates.append((own.slot, gone[0], [0] * (end_gone - gone[0]), False))
         held, need = len(table), -(-end // group.page_tokens)
         table += [self.free.pop() for _ in range(max(0, need - held))]
         return [*updates, (own.slot, held, table[held:], fresh)]
