@@ -129,16 +129,16 @@ def _row(
 
 # Denied for third parties until named: whatever sees requests or output.
 KINDS: tuple[Kind, ...] = (
-    _row("platform", "platform:Platform", {F, E, W}, ONE, optional={F, E}),
+    _row("platform", "platform:Platform", {F, E, W}, ONE, optional={F, E}, stable=True),
     _row("executor", "executor:Executor", {E}, ONE),
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
     _row("model", "model:ModelDefinition", {W}, ONE),
     _row("model_source", "model_source:ModelSource", {F}, ONE, stable=True),
     _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE, optional={F}),
     _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE, optional={E}),
-    _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP),
+    _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP, stable=True),
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),
-    _row("kernel", "kernel:Kernel", {W}, MANY),
+    _row("kernel", "kernel:Kernel", {W}, MANY, stable=True),
     _row("quantization_method", None, {W}, ONE),
     _row("compiler", None, {W}, ONE),
     _row("communicator", None, {W}, ONE),
@@ -163,7 +163,7 @@ KINDS: tuple[Kind, ...] = (
     _row("structured_output_backend", None, {F, E}, ONE),
     _row("speculative_proposer", None, {E, W}, ONE),
     _row("lora", None, {E, W}, ONE),
-    _row("logits_processor", "logits_processor:LogitsProcessor", {F, W}, MANY, DENIED),
+    _row("logits_processor", "logits_processor:LogitsProcessor", {F, W}, MANY, DENIED, stable=True),
     _row("media_processor", None, {F, W}, MANY, optional={W}),
     _row("io_processor", None, {F}, MANY, DENIED),
     _row("front_end", "front_end:FrontEnd", {F}, ONE),

@@ -164,6 +164,12 @@ class GivesWhatIsNotThere(Good):
         return super().cache_budget(needed, requested)
 
 
+@breaks("PLAT-046")
+class HasMoreThanTheMachine(Good):
+    def available_memory(self):
+        return 1 << 55, "plenty"
+
+
 @breaks("PLAT-050")
 class RanksByOneName(Good):
     def ranking(self, kind):
@@ -228,7 +234,7 @@ def test_what_is_not_there_is_skipped():
 
     report = check(Elsewhere, suite=PlatformSuite)
     assert report.conformant, report.text()
-    assert report.counts()[Status.NO_DEVICE] == 13
+    assert report.counts()[Status.NO_DEVICE] == 14
 
 
 def test_each_clause_has_a_mutant():

@@ -224,13 +224,27 @@ class PlatformSuite(Suite):
     def budgets_are_bounded_by_memory(self) -> None:
         own = self.ready()
         given = own.cache_budget(TOO_MUCH, None).bytes
-        there = TOO_MUCH - 1
-        if own.facts().device == "cpu" and "SC_PHYS_PAGES" in os.sysconf_names:
-            there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        there = _host_bytes() if own.facts().device == "cpu" else TOO_MUCH - 1
         expect(given <= there, "more than the device has", expected=there, found=given)
         half = given // 2
         found = own.cache_budget(TOO_MUCH, half).bytes
         expect(found == half, "it would not give what it chose itself", found=found)
+
+    @clause(
+        "PLAT-046",
+        "memory of the host is a number of bytes and whose limit it is, or not known",
+        of=("available_memory",),
+    )
+    def memory_is_known_or_not(self) -> None:
+        found = self.ready().available_memory()
+        if found is None:
+            return
+        good = isinstance(found, tuple) and len(found) == 2 and type(found[0]) is int
+        expect(good, "no pair of bytes and a source", expected="(bytes, source)", found=found)
+        available, source = found
+        there = 0 <= available <= _host_bytes()
+        expect(there, "a wrong number", expected=f"0 to {_host_bytes()}", found=available)
+        expect(isinstance(source, str) and source.strip(), "no source", found=repr(source))
 
     @clause("PLAT-050", "rankings are names, each once", of=("ranking",))
     def rankings_are_names(self) -> None:
@@ -243,3 +257,10 @@ class PlatformSuite(Suite):
             expect(good, f"ranking of {name} is not of names", found=listed)
             expect(len(set(listed)) == len(listed), f"{name} has a name twice", found=listed)
             expect(list(own.ranking(name)) == listed, f"ranking of {name} changes", found=listed)
+
+
+def _host_bytes() -> int:
+    """Memory of the machine, or more than any has where the system does not tell."""
+    if "SC_PHYS_PAGES" not in os.sysconf_names:
+        return TOO_MUCH - 1
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
