@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -120,6 +120,7 @@ def versioned(
     since: str,
     neutral: Any = _MISSING,
     default: Any = _MISSING,
+    factory: Callable[[], Any] | None = None,
     secret: bool = False,
     feature: str | None = None,
 ) -> Any:
@@ -128,8 +129,9 @@ def versioned(
     A candidate written for a version before `since` (the lower end of its contract range, or
     `knows` in its manifest) is rejected without being asked, unless the value equals
     `neutral`: then an old plugin cannot tell the difference.
-    The neutral value is also the default unless `default` is given; without either the
-    field is required.  A secret stays out of the query's repr, hence out of messages.
+    The neutral value is also the default unless `default` is given, or `factory`, which makes
+    one that is equal where the value itself could be changed; without any the field is
+    required.  A secret stays out of the query's repr, hence out of messages.
 
     feature: on a field of a plan, what a plugin has to declare before it is given a plan in which
     the field is not neutral; see `features_of`.
@@ -137,6 +139,8 @@ def versioned(
     metadata: dict[str, Any] = {"since": since, "feature": feature}
     if neutral is not _MISSING:
         metadata["neutral"] = neutral
+    if factory is not None:
+        return dataclasses.field(default_factory=factory, metadata=metadata, repr=not secret)
     value = default if default is not _MISSING else neutral
     if value is _MISSING:
         return dataclasses.field(metadata=metadata, repr=not secret)

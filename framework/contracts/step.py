@@ -21,6 +21,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from framework.contracts.base import versioned
 from framework.contracts.cache_plan import CacheGroup as CacheGroup
 from framework.contracts.cache_plan import CacheLayoutName as CacheLayoutName
 from framework.contracts.cache_plan import CachePlan as CachePlan
@@ -132,7 +133,8 @@ class StepPlan:
     draft_ids: int32 [sum]; draft_parents: tree structure or None for chains.
     drafts_wanted: how many drafts the runner may propose for the next step.
     rows_to_pool: bool [R] or None.  attachments: bytes by plugin id.
-    features: what this plan makes use of, a subset of `RunnerInfo.features`.
+    features: what this plan makes use of, a subset of `RunnerInfo.features`; it holds
+    `features_of(plan)`, the features of all fields whose value is not neutral.
     lockstep: a dummy step in which only collectives count.
     """
 
@@ -147,15 +149,15 @@ class StepPlan:
     pages: tuple[PageUpdates, ...] = ()
     kv_ops: tuple[KvOp, ...] = ()
     draft_counts: I32 = field(default_factory=empty_i32)
-    draft_ids: I32 = field(default_factory=empty_i32)
-    draft_parents: I32 | None = None
+    draft_ids: I32 = versioned(since="1.0", neutral=_EMPTY_I32, factory=empty_i32, feature="drafts")
+    draft_parents: I32 | None = versioned(since="1.0", neutral=None, feature="draft_trees")
     drafts_wanted: int = 0
-    rows_to_pool: Bool | None = None
-    encoder_run: tuple[str, ...] = ()
-    encoder_free: tuple[str, ...] = ()
+    rows_to_pool: Bool | None = versioned(since="1.0", neutral=None, feature="pooling")
+    encoder_run: tuple[str, ...] = versioned(since="1.0", neutral=(), feature="encoder")
+    encoder_free: tuple[str, ...] = versioned(since="1.0", neutral=(), feature="encoder")
     attachments: Mapping[str, bytes] = field(default_factory=dict)
     features: frozenset[str] = frozenset()
-    lockstep: bool = False
+    lockstep: bool = versioned(since="1.0", neutral=False, feature="lockstep")
 
     @property
     def num_rows(self) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from framework.contracts.base import features_of
 from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec, KVCacheSpec
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
@@ -130,6 +131,8 @@ class ScriptedRunner(ModelRunner):
             raise UnsupportedError(
                 "the plan uses what was not declared", found=plan.features - self.features
             )
+        if silent := features_of(plan) - plan.features:
+            raise IntegrityError("the plan does not say what it uses", found=silent)
         self.steps += 1
         if self.keep_steps:
             self.plans.append(plan)

@@ -217,3 +217,21 @@ def test_a_plan_uses_the_features_of_its_fields_that_are_not_neutral(core):
     check_features(plugin, features_of(loud), {"loudness", "rows", "more"})
     with pytest.raises(UnsupportedError, match=r"(?s)gauge:g@dist did not declare.*\['rows'\]"):
         check_features(plugin, features_of(loud), {"loudness"})
+
+
+def test_the_plan_of_a_step_says_what_it_uses():
+    """The core's own plan has versioned fields; a runner of the kit checks that they are said."""
+    import numpy as np
+
+    from framework.contracts.step import StepPlan
+    from framework.errors import IntegrityError
+    from framework.testing import ScriptedRunner
+
+    none = np.zeros(0, np.int32)
+    rows = dict.fromkeys(("slots", "generations", "num_new", "computed"), none)
+    rows["wants_logits"] = np.zeros(0, np.bool_)
+    assert features_of(StepPlan(step_id=0, **rows)) == set()
+    drafts = StepPlan(step_id=0, draft_ids=np.ones(2, np.int32), lockstep=True, **rows)
+    assert features_of(drafts) == {"drafts", "lockstep"}
+    with pytest.raises(IntegrityError, match="does not say what it uses"):
+        ScriptedRunner().submit(drafts)
