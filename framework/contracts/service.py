@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineStats
     from framework.contracts.sampling import SamplingParams
+    from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.outputs import RequestOutput
     from framework.engine.request_options import RequestOptions
@@ -58,6 +59,10 @@ class Service(Protocol):
 
     def default_sampling(self) -> SamplingParams:
         """What the model recommends."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """The engine's statistics now; from any thread."""
         ...
 
     def abort(self, request_id: str) -> bool:

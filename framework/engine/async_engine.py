@@ -14,17 +14,15 @@ from framework.contracts.messages import EngineStats
 from framework.contracts.sampling import SamplingParams
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
+from framework.engine.in_flight import InFlight
 from framework.engine.llm_options import LLMOptions, resolve_options
-from framework.engine.output_processor import OutputProcessor
-from framework.engine.remote.client import AsyncCore
 from framework.engine.request_options import RequestOptions
-from framework.engine.streams import OutputStream, Streams
 from framework.errors import EngineDeadError
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
-    from framework.contracts.messages import EngineOutputs
+    from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
@@ -70,10 +68,7 @@ class AsyncEngine:
         self.notes: tuple[str, ...] = ()
         self._in_process = in_process
         self._front: FrontEnd | None = None
-        self._core: AsyncCore | None = None
-        self._outputs: OutputProcessor | None = None
-        self._streams = Streams()
-        self._stats = EngineStats()
+        self._flight: InFlight | None = None
         self._stopped = False
 
     async def start(self) -> None:
@@ -85,23 +80,22 @@ class AsyncEngine:
         front = await asyncio.to_thread(build_front_end, self._resolved)
         try:
             link = front.link(self._in_process)
-            core = AsyncCore(link, on_outputs=self._absorb, on_death=self._died)
+            flight = InFlight(link, front.tokenizer, front.events)
             try:
-                started = await core.started()
+                started = await flight.core.started()
                 await asyncio.to_thread(front.events.prepare, started.cache)
             except BaseException:
-                await asyncio.to_thread(core.close)
+                await asyncio.to_thread(flight.core.close)
                 await asyncio.to_thread(front.events.leave)
                 raise
         except BaseException:
             front.close()
             raise
-        self._ready(front, core, started)
+        self._ready(front, flight, started)
 
-    def _ready(self, front: FrontEnd, core: AsyncCore, started: Started) -> None:
+    def _ready(self, front: FrontEnd, flight: InFlight, started: Started) -> None:
         front.started(vocab_size=started.vocab_size, max_model_len=started.max_model_len)
-        self._front, self._core = front, core
-        self._outputs = OutputProcessor(front.tokenizer)
+        self._front, self._flight = front, flight
         self.max_model_len = started.max_model_len
         self.notes = (*front.notes, *started.notes)
         for note in self.notes:
@@ -121,7 +115,8 @@ class AsyncEngine:
         EngineDeadError whenever the engine stops.
         """
         request = await self._prepare(prompt, sampling_params, options)
-        stream = await self.add(request)
+        flight = self._alive()
+        stream = await flight.add(request)
         try:
             finished = False
             while not finished:
@@ -129,7 +124,7 @@ class AsyncEngine:
                 finished = output.finished
                 yield output
         finally:
-            self._drop(request.request_id)
+            flight.drop(request.request_id)
 
     async def _prepare(
         self,
@@ -143,28 +138,10 @@ class AsyncEngine:
         sampling = sampling_params if sampling_params is not None else self.default_sampling()
         return await front.prepare(prompt, sampling, options or RequestOptions())
 
-    async def add(self, request: PreparedRequest) -> OutputStream:
-        """Queue a prepared request; its outputs come through the stream."""
-        core, outputs = self._alive()
-        request_id = request.request_id
-        outputs.add(request)
-        stream = self._streams.open(request_id, request.client_id)
-        try:
-            events = self._front_end.events
-            await core.add(request.inputs, lambda: events.added(request.inputs))
-        except BaseException:
-            # Cancelled: the core may have it already.  Refused: aborting it changes nothing.
-            self._drop(request_id)
-            raise
-        return stream
-
     def abort(self, request_id: str) -> bool:
         """End all requests of this client id; those who wait for them get a last output with
         finish_reason "abort".  False if there is none."""
-        core, outputs = self._alive()
-        found = self._streams.of_client(request_id)
-        core.abort(outputs.internal_ids(found))
-        return bool(found)
+        return self._alive().abort(request_id)
 
     async def pause(self) -> None:
         """Compute nothing more until `resume`; no token is lost."""
@@ -211,7 +188,7 @@ class AsyncEngine:
     @property
     def last_stats(self) -> EngineStats:
         """Those of the last step that was heard of."""
-        return self._stats
+        return EngineStats() if self._flight is None else self._flight.stats
 
     @property
     def config(self) -> EngineConfig:
@@ -221,7 +198,11 @@ class AsyncEngine:
     @property
     def core_pid(self) -> int | None:
         """Process of the core; None while it runs in this one."""
-        return None if self._core is None else self._core.pid
+        return None if self._flight is None else self._flight.core.pid
+
+    def snapshot(self) -> Snapshot:
+        """Statistics of the engine now; from any thread."""
+        return self._front_end.events.snapshot()
 
     def default_sampling(self) -> SamplingParams:
         """What the model's generation configuration recommends."""
@@ -229,7 +210,7 @@ class AsyncEngine:
 
     def check_health(self) -> None:
         """Raises EngineDeadError if nothing can be served any more."""
-        core, _ = self._alive()
+        core = self._alive().core
         silent = time.monotonic() - core.last_sign
         if not self._in_process and silent > SILENCE:
             raise EngineDeadError(
@@ -242,12 +223,12 @@ class AsyncEngine:
     async def shutdown(self, *, drain: bool = False) -> None:
         """End the engine.  drain: requests that were accepted are served first, new ones are
         refused; otherwise they end with EngineDeadError.  May be called twice."""
-        if self._core is None:
+        if self._flight is None:
             self._stopped = True
             return
         first, self._stopped = not self._stopped, True
-        await self._core.stop(drain=drain)
-        await asyncio.to_thread(self._core.close)
+        await self._flight.core.stop(drain=drain)
+        await asyncio.to_thread(self._flight.core.close)
         if first:
             self._front_end.close()
             self._front_end.events.closed()
@@ -271,43 +252,14 @@ class AsyncEngine:
             raise EngineDeadError("the engine was not started", mend="await engine.start()")
         return self._front
 
-    def _alive(self) -> tuple[AsyncCore, OutputProcessor]:
+    def _alive(self) -> InFlight:
         if self._stopped:
             raise EngineDeadError("the engine is closed", mend="make a new one")
-        if self._core is None or self._outputs is None:
+        if self._flight is None:
             raise EngineDeadError("the engine was not started", mend="await engine.start()")
-        if self._core.dead is not None:
-            raise self._core.dead.with_traceback(None)
-        return self._core, self._outputs
+        if self._flight.core.dead is not None:
+            raise self._flight.core.dead.with_traceback(None)
+        return self._flight
 
     async def _call(self, method: str, **arguments: Any) -> Any:
-        core, _ = self._alive()
-        return await core.call(method, **arguments)
-
-    # Called by the core's link, on the loop.
-
-    def _absorb(self, step: EngineOutputs) -> None:
-        assert self._outputs is not None
-        assert self._core is not None
-        self._stats = step.stats
-        self._front_end.events.stepped(step)
-        processed = self._outputs.process(step)
-        self._core.abort(processed.abort)
-        for request_id, output in processed.outputs.items():
-            self._streams.put(request_id, output)
-        self._front_end.events.first_tokens(processed.first)
-        self._front_end.events.ended(processed.ended)
-
-    def _died(self, error: EngineDeadError) -> None:
-        self._streams.fail(error)
-        if not self._stopped:
-            log.error("%s", error)
-
-    def _drop(self, request_id: str) -> None:
-        """Nobody waits for it any more: end what still runs of it."""
-        self._streams.close(request_id)
-        assert self._outputs is not None
-        assert self._core is not None
-        ended = self._outputs.forget([request_id])
-        self._core.abort([end.request_id for end in ended])
-        self._front_end.events.ended(ended)
+        return await self._alive().core.call(method, **arguments)

@@ -11,6 +11,7 @@ from framework.plugins.hooks import build_hooks
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
     from framework.contracts.messages import EngineInput, EngineOutputs
+    from framework.contracts.stat_logger import Snapshot
     from framework.engine.output_processor import Ended
     from framework.plugins.hooks import Hooks
     from framework.plugins.registry import PluginRegistry
@@ -29,6 +30,12 @@ class Events:
         self._close = hear("engine_closed")
         self._loggers = loggers
         self._statistics = loggers.statistics if loggers is not None else None
+
+    def snapshot(self) -> Snapshot:
+        """The statistics now; from any thread.  Raises RuntimeError where none are kept."""
+        if self._statistics is None:
+            raise RuntimeError("no statistics are kept")
+        return self._statistics.snapshot()
 
     def prepare(self, cache: Mapping[str, str]) -> None:
         """The core is there.  cache: facts of its cache.  Raises PluginError for a stat logger
@@ -88,12 +95,14 @@ def _nobody(event: str) -> Callable[..., object] | None:
     return None
 
 
-def build_events(config: EngineConfig, registry: PluginRegistry) -> Events:
-    """With the hooks that are activated and the stat loggers that the operator named.  Raises
-    PluginError."""
+def build_events(config: EngineConfig, registry: PluginRegistry, *, count: bool = False) -> Events:
+    """With the hooks that are activated and the stat loggers that the operator named.
+
+    count: keep statistics also where no stat logger asks for them.  Raises PluginError.
+    """
     limit, names = config.plugin.plugin_error_limit, config.plugin.stat_loggers
     hooks = build_hooks(registry, limit)
-    if not names:
+    if not names and not count:
         return Events(hooks)
     from framework.stats.loggers import create_loggers
 

@@ -172,7 +172,7 @@ def build_front_end(resolved: Resolved) -> FrontEnd:
     resolved, proposed = propose(resolved, registry)
     config = resolved.config
     refuse_unsupported(config)
-    events = build_events(config, registry)
+    events = build_events(config, registry, count=True)
     processors = create_processors(registry, config)
     names = registry.activated("scheduler_participant", config.plugin.scheduler_participants)
     registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)

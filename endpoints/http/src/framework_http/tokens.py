@@ -1,0 +1,102 @@
+"""`endpoint:tokenize`: text to token ids and back, as the engine does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import fastapi
+from pydantic import BaseModel, ConfigDict
+
+from framework.contracts.endpoint import Endpoint
+from framework.errors import InputError
+from framework_http.openai.models import check_model
+
+if TYPE_CHECKING:
+    from framework.contracts.service import Service
+
+
+class TokenizeFields(BaseModel):
+    """A text, or a conversation as the model is shown it."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    add_special_tokens: bool = True
+    add_generation_prompt: bool = True
+    return_token_strs: bool = False
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class DetokenizeFields(BaseModel):
+    """tokens: their ids."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    model: str | None = None
+    tokens: list[int]
+
+
+class Tokenize(Endpoint):
+    """POST /tokenize and /detokenize."""
+
+    def routes(self, service: Service) -> fastapi.APIRouter:
+        """See Endpoint."""
+        router = fastapi.APIRouter()
+
+        @router.post("/tokenize")
+        async def tokenize(fields: TokenizeFields) -> dict[str, Any]:
+            check_model(service, fields.model)
+            ids = await _ids(service, fields)
+            answer: dict[str, Any] = {
+                "count": len(ids),
+                "max_model_len": service.max_model_len,
+                "tokens": ids,
+            }
+            if fields.return_token_strs:
+                answer["token_strs"] = await service.with_tokenizer(
+                    lambda tokenizer: [tokenizer.token_text(token) for token in ids]
+                )
+            return answer
+
+        @router.post("/detokenize")
+        async def detokenize(fields: DetokenizeFields) -> dict[str, str]:
+            check_model(service, fields.model)
+            size = await service.with_tokenizer(lambda tokenizer: tokenizer.vocab_size)
+            for token in fields.tokens:
+                if not 0 <= token < size:
+                    raise InputError(
+                        f"token id {token} is out of range",
+                        parameter="tokens",
+                        expected=f"ids in [0, {size})",
+                        found=token,
+                    )
+            text = await service.with_tokenizer(
+                lambda tokenizer: tokenizer.decode(fields.tokens, skip_special_tokens=False)
+            )
+            return {"prompt": text}
+
+        return router
+
+
+async def _ids(service: Service, fields: TokenizeFields) -> list[int]:
+    if (fields.prompt is None) == (fields.messages is None):
+        raise InputError(
+            "prompt and messages exclude each other",
+            parameter="prompt",
+            expected="one of them",
+            found="none" if fields.prompt is None else "both",
+        )
+    if fields.messages is not None:
+        prompt = await service.render_chat(
+            fields.messages,
+            add_generation_prompt=fields.add_generation_prompt,
+            chat_template_kwargs=fields.chat_template_kwargs,
+        )
+        ids: list[int] = prompt["prompt_token_ids"]
+        return ids
+    text = fields.prompt or ""
+    return await service.with_tokenizer(
+        lambda tokenizer: tokenizer.encode(text, add_special_tokens=fields.add_special_tokens)
+    )

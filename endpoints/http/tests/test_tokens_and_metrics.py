@@ -1,0 +1,73 @@
+"""/tokenize, /detokenize, /metrics."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+
+def test_text_becomes_ids_and_ids_become_text(http):
+    found = http.post("/tokenize", json={"prompt": "hi", "return_token_strs": True}).json()
+    assert (found["count"], found["tokens"]) == (2, [104, 105])
+    assert len(found["token_strs"]) == 2
+    assert http.post("/detokenize", json={"tokens": [104, 105]}).json() == {"prompt": "hi"}
+
+
+def test_a_conversation_is_tokenized_as_it_is_asked(http):
+    messages = [{"role": "user", "content": "hi"}]
+    ids = http.post("/tokenize", json={"messages": messages}).json()["tokens"]
+    asked = http.post("/v1/chat/completions", json={"messages": messages, "max_tokens": 1}).json()
+    assert len(ids) == asked["usage"]["prompt_tokens"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/tokenize", {}),
+        ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}),
+        ("/tokenize", {"prompt": 3}),
+        ("/tokenize", {"messages": [{"role": "user"}], "extra": 1}),
+        ("/detokenize", {"tokens": [-1]}),
+        ("/detokenize", {"tokens": [10**30]}),
+        ("/detokenize", {"tokens": "abc"}),
+    ],
+)
+def test_what_is_wrong_is_a_400(http, path, body):
+    response = http.post(path, json=body)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["message"]
+
+
+def samples(http):
+    text = http.get("/metrics").text
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def total(found, name):
+    return sum(value for key, value in found.items() if key.partition("{")[0] == name)
+
+
+def test_metrics_have_vllms_names_and_count(http):
+    before = samples(http)
+    http.post("/v1/completions", json={"prompt": "hello"})
+    after = samples(http)
+
+    def rise(name):
+        return total(after, name) - total(before, name)
+
+    assert rise("framework:prompt_tokens_total") == 5
+    assert rise("framework:generation_tokens_total") == 6
+    assert rise("framework:request_success_total") == 1
+    assert rise("framework:time_to_first_token_seconds_count") == 1
+    assert total(after, "framework:num_requests_running") == 0
+    assert 'model_name="echo"' in next(iter(after))
+    buckets = [
+        value
+        for key, value in after.items()
+        if key.startswith("framework:e2e_request_latency_seconds_bucket")
+    ]
+    assert buckets == sorted(buckets)
+    assert buckets[-1] == total(after, "framework:e2e_request_latency_seconds_count")
+    assert all(re.match(r"framework:[a-z0-9_]+\{", key) for key in after)

@@ -1,0 +1,72 @@
+"""The requests of an asynchronous engine between acceptance and last output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from framework.contracts.messages import EngineStats
+from framework.engine.output_processor import OutputProcessor
+from framework.engine.remote.client import AsyncCore
+from framework.engine.streams import OutputStream, Streams
+
+if TYPE_CHECKING:
+    from framework.contracts.messages import EngineOutputs
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.engine.events import Events
+    from framework.engine.inputs import PreparedRequest
+    from framework.engine.remote.links import ClientLink
+    from framework.errors import EngineDeadError
+
+
+class InFlight:
+    """Gives requests to the core, and what it brings to the streams of those who wait.
+
+    core: at the other end of `link`.  stats: of the last step that was heard of.
+    """
+
+    def __init__(self, link: ClientLink, tokenizer: Tokenizer, events: Events) -> None:
+        self._outputs = OutputProcessor(tokenizer)
+        self._streams = Streams()
+        self._events = events
+        self.stats = EngineStats()
+        self.core = AsyncCore(link, on_outputs=self._absorb, on_death=self._died)
+
+    async def add(self, request: PreparedRequest) -> OutputStream:
+        """Queue a request; its outputs come through the stream.  Raises what the core does."""
+        request_id = request.request_id
+        self._outputs.add(request)
+        stream = self._streams.open(request_id, request.client_id)
+        try:
+            await self.core.add(request.inputs, lambda: self._events.added(request.inputs))
+        except BaseException:
+            # Cancelled: the core may have it already.  Refused: aborting it changes nothing.
+            self.drop(request_id)
+            raise
+        return stream
+
+    def abort(self, client_id: str) -> bool:
+        """End all requests that the client calls so, with a last output; False if there is
+        none."""
+        found = self._streams.of_client(client_id)
+        self.core.abort(self._outputs.internal_ids(found))
+        return bool(found)
+
+    def drop(self, request_id: str) -> None:
+        """Nobody waits for it any more: end what still runs of it."""
+        self._streams.close(request_id)
+        ended = self._outputs.forget([request_id])
+        self.core.abort([end.request_id for end in ended])
+        self._events.ended(ended)
+
+    def _absorb(self, step: EngineOutputs) -> None:
+        self.stats = step.stats
+        self._events.stepped(step)
+        processed = self._outputs.process(step)
+        self.core.abort(processed.abort)
+        for request_id, output in processed.outputs.items():
+            self._streams.put(request_id, output)
+        self._events.first_tokens(processed.first)
+        self._events.ended(processed.ended)
+
+    def _died(self, error: EngineDeadError) -> None:
+        self._streams.fail(error)
