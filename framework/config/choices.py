@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from framework.config.plugin_options import nested_options
-from framework.plugins.kinds import GROUP_PREFIX, KINDS, Kind
+from framework.plugins.kinds import GROUP_PREFIX, KINDS, Kind, Scope
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
@@ -39,8 +39,14 @@ def choice_fields(kind: Kind) -> tuple[str, str]:
     return kind.name, kind.group.removeprefix(GROUP_PREFIX)
 
 
-def open_registry(config: EngineConfig, env: Mapping[str, str] | None = None) -> PluginRegistry:
-    """The plugins that a configuration may use.  env: with the policy, default os.environ."""
+def open_registry(
+    config: EngineConfig,
+    env: Mapping[str, str] | None = None,
+    *,
+    scopes: Iterable[Scope] = tuple(Scope),
+) -> PluginRegistry:
+    """The plugins that a configuration may use, in a process of these scopes.  env: with the
+    policy, default os.environ."""
     from framework.plugins.policy import Policy
     from framework.plugins.registry import PluginRegistry
 
@@ -51,6 +57,7 @@ def open_registry(config: EngineConfig, env: Mapping[str, str] | None = None) ->
         ad_hoc=plugin.plugins,
         options=nested_options(plugin.plugin_options),
         slow_import=plugin.slow_import,
+        scopes=scopes,
     )
 
 

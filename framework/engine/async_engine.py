@@ -77,7 +77,7 @@ class AsyncEngine:
         Raises ConfigError, PluginError, ModelError or UnsupportedError, as `LLM` does; then
         nothing is left running.
         """
-        front = await asyncio.to_thread(build_front_end, self._resolved)
+        front = await asyncio.to_thread(build_front_end, self._resolved, self._in_process)
         try:
             link = front.link(self._in_process)
             flight = InFlight(link, front.tokenizer, front.events)

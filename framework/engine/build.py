@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -20,6 +20,7 @@ from framework.engine.interrupt import kept_interrupt
 from framework.engine.model_files import find_model, guarded, load_tokenizer
 from framework.engine.refusals import refuse_inert, refuse_no_folder, refuse_unsupported
 from framework.errors import PluginError
+from framework.plugins.kinds import Scope
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -56,13 +57,13 @@ class Engine:
     notes: tuple[str, ...]
 
 
-def build_registry(config: EngineConfig) -> PluginRegistry:
-    """The plugins that this configuration may use.
+def build_registry(config: EngineConfig, scopes: Iterable[Scope] = tuple(Scope)) -> PluginRegistry:
+    """The plugins that this configuration may use, in a process of these scopes.
 
     Raises PluginError with the line to install when there is nothing that could run a model,
     and with the rows that differ from the lock where the configuration is frozen.
     """
-    registry = open_registry(config)
+    registry = open_registry(config, scopes=scopes)
     registry.check()
     missing = [kind for kind in _NEEDED if not registry.records(kind)]
     if missing:

@@ -29,6 +29,7 @@ from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started
 from framework.engine.remote.process import CoreProcess, serve
+from framework.plugins.kinds import Scope
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -165,18 +166,22 @@ class FrontEnd:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def build_front_end(resolved: Resolved) -> FrontEnd:
-    """Plugins, model files and tokenizer.  Raises what `LLM` raises."""
+def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
+    """Plugins, model files and tokenizer.  Raises what `LLM` raises.
+
+    in_process: the core will run in this process; else only plugins of a front end are loaded.
+    """
     refuse_no_folder()
-    registry = build_registry(resolved.config)
+    registry = build_registry(resolved.config, tuple(Scope) if in_process else (Scope.FRONT_END,))
     resolved, proposed = propose(resolved, registry)
     config = resolved.config
     refuse_unsupported(config)
     events = build_events(config, registry, count=True)
     processors = create_processors(registry, config)
-    names = registry.activated("scheduler_participant", config.plugin.scheduler_participants)
-    registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
-    registry.find("executor", config.execution.executor, named=True)
+    # What runs in the core; a wrong name is told before a model is looked for.
+    names = registry.selectable("scheduler_participant", config.plugin.scheduler_participants)
+    registry.selectable("scheduling_policy", [config.scheduler.scheduling_policy])
+    registry.selectable("executor", [config.execution.executor])
     model = find_model(registry, config.model)
     tokenizer = load_tokenizer(registry, config.model, model)
     registry.log_states()

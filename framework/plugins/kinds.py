@@ -134,7 +134,7 @@ KINDS: tuple[Kind, ...] = (
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
     _row("model", "model:ModelDefinition", {W}, ONE),
     _row("model_source", "model_source:ModelSource", {F}, ONE, stable=True),
-    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE, optional={F}),
+    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE),
     _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE, optional={E}),
     _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP, stable=True),
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),

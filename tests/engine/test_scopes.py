@@ -1,0 +1,34 @@
+"""Plugins of a served engine are loaded in the processes of their scopes and in no other."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from framework.engine.async_engine import AsyncEngine
+from framework.plugins.kinds import Scope
+from framework.plugins.records import State
+from framework.testing.fake_model import MODEL, fake_plugins
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+def test_a_front_end_loads_what_runs_in_front_ends(in_process):
+    """With the core in a process of its own, executor and policy are loaded only there."""
+
+    async def loaded():
+        engine = AsyncEngine(MODEL, in_process=in_process, plugins=fake_plugins(), executor="echo")
+        await engine.start()
+        try:
+            records = engine.registry.records()
+            used = [r for r in records if r.state in (State.LOADED, State.USED)]
+            return used, [
+                r for r in used if Scope.FRONT_END not in r.scopes(engine.registry.kind(r.kind))
+            ]
+        finally:
+            await engine.shutdown()
+
+    used, foreign = asyncio.run(loaded())
+    kinds = {record.kind for record in used}
+    assert {"model_source", "tokenizer"} <= kinds
+    assert ("executor" in kinds) is bool(foreign) is in_process
