@@ -10,13 +10,15 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from framework.plugins.children import hand_over, take_over
     from framework.plugins.handles import Handle
     from framework.plugins.hooks import build_hooks
-    from framework.plugins.kinds import KINDS, Kind
+    from framework.plugins.kinds import KINDS, Kind, Scope
     from framework.plugins.manifests import Facts
     from framework.plugins.policy import Policy
     from framework.plugins.records import Record, State
     from framework.plugins.registry import PluginRegistry
+    from framework.plugins.resolved import ResolvedSet, resolve_plugins
     from framework.plugins.selection import Selection, explain_table, select
 
 __all__ = [
@@ -27,11 +29,16 @@ __all__ = [
     "PluginRegistry",
     "Policy",
     "Record",
+    "ResolvedSet",
+    "Scope",
     "Selection",
     "State",
     "build_hooks",
     "explain_table",
+    "hand_over",
+    "resolve_plugins",
     "select",
+    "take_over",
 ]
 
 _HOMES = {
@@ -42,11 +49,16 @@ _HOMES = {
     "PluginRegistry": "registry",
     "Policy": "policy",
     "Record": "records",
+    "ResolvedSet": "resolved",
+    "Scope": "kinds",
     "Selection": "selection",
     "State": "records",
     "build_hooks": "hooks",
     "explain_table": "selection",
+    "hand_over": "children",
+    "resolve_plugins": "resolved",
     "select": "selection",
+    "take_over": "children",
 }
 
 
