@@ -2,7 +2,11 @@
 
 Life: `load`, `bind`, then any number of `submit` / `finish`, then `close`.  Up to
 `RunnerInfo.max_loop_depth` steps may be submitted and not finished; they are finished in
-the order of submission.  All calls come from one thread.
+the order of submission.  All calls come from one thread.  A call out of this order raises
+IntegrityError, and so does any but `close` after `close`.
+
+What a request gets depends on its own tokens, parameters and seed alone: not on its slot, on the
+rows beside it, on how its tokens were cut into steps, or on which pages they lie in.
 """
 
 from __future__ import annotations
@@ -73,11 +77,20 @@ class ModelRunner(Contract):
 
     @abstractmethod
     def submit(self, plan: StepPlan) -> Ticket:
-        """Begin a step.  Effects on tables of slots and pages take place in order of plans."""
+        """Begin a step.  Effects on tables of slots and pages take place in order of plans.
+
+        Raises UnsupportedError for a plan that uses what was not declared (`StepPlan.used`), and
+        IntegrityError for one step in flight too many; nothing has changed then.  The arrays
+        of a plan may be read-only and shared with the plans before and after it.
+        """
 
     @abstractmethod
     def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
-        """End the oldest submitted step and return its result, rows as in the plan."""
+        """End the oldest submitted step and return its result, rows as in the plan.
+
+        A row whose generation does not own its slot gets no token: it has an error, or the
+        step raises IntegrityError, as it does when another step than the oldest is named.
+        """
 
     @abstractmethod
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

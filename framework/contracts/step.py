@@ -21,10 +21,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.base import versioned
+from framework.contracts.base import features_of, versioned
 from framework.contracts.cache_plan import CacheGroup as CacheGroup
 from framework.contracts.cache_plan import CacheLayoutName as CacheLayoutName
 from framework.contracts.cache_plan import CachePlan as CachePlan
+from framework.contracts.features import needed_features
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.sampling import SamplingParams
 
@@ -50,7 +51,7 @@ class RunnerInfo:
     kernel_page_tokens: spec -> page size of its kernel, where that splits the group's pages.
     layout: how the runner wants the buffer divided.  bytes_free: bytes that may be used
     for the cache.  vocab_size: width of the logits.  features: what plans may use; see
-    `StepPlan.features`.  max_loop_depth: steps that may be in flight.  max_model_len: the
+    `StepPlan.used`.  max_loop_depth: steps that may be in flight.  max_model_len: the
     longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
     """
 
@@ -162,6 +163,12 @@ class StepPlan:
     @property
     def num_rows(self) -> int:
         return len(self.slots)
+
+    def used(self) -> frozenset[str]:
+        """Everything that a runner must have declared before it may compute this plan: its
+        `features`, fields that only some runners read, and what requests ask that enter here."""
+        asked = (needed_features(request) for request in self.admitted)
+        return self.features.union(features_of(self), *asked)
 
     @property
     def num_tokens(self) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from framework.contracts.features import needed_features
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError, InputError
 from framework.plugins.blame import shown
@@ -43,7 +44,7 @@ def check_servable(
             expected=f"ids in [0, {vocab_size})",
             found=f"from {entry.tokens.min()} to {entry.tokens.max()}",
         )
-    missing = _needed_features(entry) - features
+    missing = needed_features(entry) - features
     if missing:
         raise InputError(
             "the model runner does not serve what the request needs",
@@ -136,16 +137,3 @@ def check_states(plan: CachePlan, config: CoreConfig, managers: Sequence[CacheMa
                 found=f"{name}={getattr(config, name)}",
                 mend=f"set {name}={value}; a state cannot be rolled back or cut inside a page",
             )
-
-
-def _needed_features(entry: EngineInput) -> frozenset[str]:
-    """What a request needs of the runner beyond tokens."""
-    sampling = entry.sampling
-    needs = {
-        "logprobs": sampling.logprobs is not None,
-        "prompt_logprobs": sampling.prompt_logprobs is not None,
-        "structured_outputs": sampling.structured_outputs is not None,
-        "adapters": entry.adapter is not None,
-        "payloads": bool(entry.payloads),
-    }
-    return frozenset(name for name, needed in needs.items() if needed)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from framework.contracts.base import features_of
+from framework.contracts.base import check_features, features_of
 from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec, KVCacheSpec
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
@@ -100,6 +100,7 @@ class ScriptedRunner(ModelRunner):
         self.plans: list[StepPlan] = []
         self.lates: list[LateInputs] = []
         self.closed = False
+        self._bound = False
         self._occupants: dict[int, tuple[int, _Occupant]] = {}
         self._waiting: list[StepPlan] = []
 
@@ -122,17 +123,16 @@ class ScriptedRunner(ModelRunner):
         return self.info()
 
     def bind(self, plan: CachePlan) -> None:
-        self.cache = FakeCache(plan, self.managers)
+        self.cache, self._bound = FakeCache(plan, self.managers), True
 
     def submit(self, plan: StepPlan) -> Ticket:
         if len(self._waiting) >= self.depth:
             raise IntegrityError("more steps in flight than declared", found=len(self._waiting) + 1)
-        if not plan.features <= self.features:
-            raise UnsupportedError(
-                "the plan uses what was not declared", found=plan.features - self.features
-            )
+        check_features(self, plan.used(), self.features)
         if silent := features_of(plan) - plan.features:
             raise IntegrityError("the plan does not say what it uses", found=silent)
+        if not self._bound or self.closed:
+            raise IntegrityError("steps are computed after `bind` and before `close` only")
         self.steps += 1
         if self.keep_steps:
             self.plans.append(plan)
@@ -140,9 +140,9 @@ class ScriptedRunner(ModelRunner):
         return Ticket(plan.step_id, time.monotonic() + self.delay)
 
     def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
-        plan = self._waiting.pop(0)
-        if plan.step_id != ticket.step_id:
+        if not self._waiting or self._waiting[0].step_id != ticket.step_id:
             raise IntegrityError("steps are finished out of order", found=ticket.step_id)
+        plan = self._waiting.pop(0)
         if self.delay:
             time.sleep(max(0.0, float(ticket.payload) - time.monotonic()))  # type: ignore[arg-type]
         if self.keep_steps:

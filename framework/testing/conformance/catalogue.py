@@ -9,10 +9,12 @@ from framework.testing.conformance.suite import Suite
 _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
+    "executor": f"{_SUITES}.executor:ExecutorSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kernel": f"{_SUITES}.kernel:KernelSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
     "logits_processor": f"{_SUITES}.logits_processor:LogitsProcessorSuite",
+    "model_runner": f"{_SUITES}.model_runner:ModelRunnerSuite",
     "model_source": f"{_SUITES}.model_source:ModelSourceSuite",
     "platform": f"{_SUITES}.platform:PlatformSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",

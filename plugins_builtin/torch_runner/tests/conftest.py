@@ -15,8 +15,8 @@ from framework.contracts.model_runner import RunnerContext
 from framework.contracts.model_source import ModelFiles
 from framework.contracts.step import StepResult
 from framework.plugins.registry import PluginRegistry
+from framework.testing.driver import Driver
 from framework_torch.runner import TorchRunner
-from framework_torch.testing import Driver
 from framework_torch.weights.safetensors_loader import SafetensorsLoader
 
 VOCAB = 96

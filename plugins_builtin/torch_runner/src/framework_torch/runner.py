@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from framework.contracts.base import check_features
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
     CachePlan,
@@ -56,26 +57,13 @@ class TorchRunner(ModelRunner):
                 expected=f"at most {depth}",
                 found=len(self._queue) + 1,
             )
-        used = plan.features - loaded.info.features
-        for name, value in (
-            ("draft_parents", plan.draft_parents is not None),
-            ("rows_to_pool", plan.rows_to_pool is not None and bool(plan.rows_to_pool.any())),
-            ("encoder_run", bool(plan.encoder_run)),
-            ("lockstep", plan.lockstep),
-        ):
-            used = used | {name} if value else used
-        if used:
-            raise UnsupportedError(
-                "the plan makes use of what the torch runner did not declare",
-                expected=f"a subset of {sorted(loaded.info.features)}",
-                found=sorted(used),
-            )
+        check_features(self, plan.used(), loaded.info.features)
         self._queue.append(plan)
         return Ticket(plan.step_id)
 
     def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
         if self._computer is None:
-            raise IntegrityError("the runner computes only after `bind`")
+            raise IntegrityError("the runner computes only after `bind`, and before `close`")
         if not self._queue or self._queue[0].step_id != ticket.step_id:
             raise IntegrityError(
                 "steps are finished in the order of submission",

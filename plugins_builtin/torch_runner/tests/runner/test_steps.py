@@ -161,9 +161,9 @@ def test_the_longest_sequence_is_computed_and_its_last_token_sampled(model, driv
     ("more", "word"),
     [
         ({"lockstep": True}, "lockstep"),
-        ({"draft_parents": np.zeros(1, np.int32)}, "draft_parents"),
-        ({"rows_to_pool": np.ones(1, np.bool_)}, "rows_to_pool"),
-        ({"encoder_run": ("x",)}, "encoder_run"),
+        ({"draft_parents": np.zeros(1, np.int32)}, "draft_trees"),
+        ({"rows_to_pool": np.ones(1, np.bool_)}, "pooling"),
+        ({"encoder_run": ("x",)}, "encoder"),
     ],
 )
 def test_a_plan_that_uses_what_was_not_declared_is_refused(model, drive, more, word) -> None:

@@ -23,6 +23,7 @@ from framework.contracts.step import (
     CachePlan,
     LateInputs,
     PageUpdates,
+    RunnerInfo,
     StepPlan,
     StepResult,
 )
@@ -38,13 +39,14 @@ from framework.core.kv.managers import (
 @dataclass
 class Known:
     """What the driver knows of a request.  pages: its table in each group; 0 where a page was
-    given back."""
+    given back.  told: the runner has the table."""
 
     slot: int
     generation: int
     tokens: list[int]
     computed: int = 0
     pages: list[list[int]] = field(default_factory=list)
+    told: bool = False
 
 
 # Slot, first index, page ids from there on, whether the row is emptied first.
@@ -91,7 +93,8 @@ class Driver:
     pending: dict[str, list[Any]] = field(default_factory=lambda: {"admitted": [], "released": []})
     groups: tuple[CacheGroup, ...] = ()
 
-    def bind(self, info: Any) -> None:
+    def bind(self, info: RunnerInfo) -> None:
+        """Bind the runner to a cache of `num_pages` pages."""
         named: dict[KVCacheSpec, list[str]] = {}
         for layer, spec in info.layers.items():
             named.setdefault(spec, []).append(layer)
@@ -116,10 +119,20 @@ class Driver:
         self.free = order.tolist()
 
     def admit(
-        self, slot: int, tokens: Sequence[int], sampling: SamplingParams = ALL, **more: Any
+        self,
+        slot: int,
+        tokens: Sequence[int],
+        sampling: SamplingParams | None = ALL,
+        *,
+        generation: int = 1,
+        computed: int = 0,
+        pages: Sequence[Sequence[int]] = (),
+        **more: Any,
     ) -> None:
-        generation = more.pop("generation", 1)
-        self.requests[slot] = Known(slot, generation, list(tokens))
+        """A request enters `slot` with the next plan.  computed, pages: tokens that lie in the
+        cache already, and where; more: fields of `AdmittedRequest`."""
+        tables = [list(table) for table in pages]
+        self.requests[slot] = Known(slot, generation, list(tokens), computed, tables)
         self.pending["admitted"].append(
             AdmittedRequest(
                 slot=slot,
@@ -134,6 +147,7 @@ class Driver:
         )
 
     def release(self, slot: int) -> None:
+        """The request leaves with the next plan, and gives its pages back."""
         own = self.requests.pop(slot)
         self.pending["released"].append((slot, own.generation))
         self.free += [page for table in own.pages for page in table if page]
@@ -151,7 +165,7 @@ class Driver:
             computed.append(own.computed)
             end = own.computed + new
             wants.append(end >= len(own.tokens))
-            fresh = not own.pages
+            fresh, own.told = not own.told, True
             own.pages = own.pages or [[] for _ in self.groups]
             for index, group in enumerate(self.groups):
                 updates[index] += self._table(own, group, own.pages[index], end, fresh)
@@ -191,7 +205,9 @@ class Driver:
             updates.append((own.slot, gone[0], [0] * (end_gone - gone[0]), False))
         held, need = len(table), -(-end // group.page_tokens)
         table += [self.free.pop() for _ in range(max(0, need - held))]
-        return [*updates, (own.slot, held, table[held:], fresh)]
+        if fresh:
+            return [(own.slot, 0, list(table), True)]
+        return [*updates, (own.slot, held, table[held:], False)]
 
     def run(
         self,
@@ -207,6 +223,7 @@ class Driver:
         return result
 
     def absorb(self, plan: StepPlan, result: StepResult) -> None:
+        """The driver's requests learn what a step brought."""
         for row, slot in enumerate(plan.slots.tolist()):
             own = self.requests.get(slot)
             if own is not None:

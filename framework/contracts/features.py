@@ -1,0 +1,32 @@
+"""What a request asks of a runner beyond plain tokens, by the names that runners declare."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from framework.contracts.sampling import SamplingParams
+
+
+class Asking(Protocol):
+    """What `needed_features` reads of a request."""
+
+    @property
+    def sampling(self) -> SamplingParams | None: ...
+    @property
+    def adapter(self) -> int | None: ...
+    @property
+    def payloads(self) -> Mapping[str, str]: ...
+
+
+def needed_features(request: Asking) -> frozenset[str]:
+    """Features that a runner must have declared to serve a request, beyond plain tokens."""
+    sampling = request.sampling
+    needs = {"adapters": request.adapter is not None, "payloads": bool(request.payloads)}
+    if sampling is not None:
+        needs |= {
+            "logprobs": sampling.logprobs is not None,
+            "prompt_logprobs": sampling.prompt_logprobs is not None,
+            "structured_outputs": sampling.structured_outputs is not None,
+        }
+    return frozenset(name for name, needed in needs.items() if needed)
