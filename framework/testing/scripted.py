@@ -128,9 +128,9 @@ class ScriptedRunner(ModelRunner):
     def submit(self, plan: StepPlan) -> Ticket:
         if len(self._waiting) >= self.depth:
             raise IntegrityError("more steps in flight than declared", found=len(self._waiting) + 1)
-        check_features(self, plan.used(), self.features)
         if silent := features_of(plan) - plan.features:
             raise IntegrityError("the plan does not say what it uses", found=silent)
+        check_features(self, plan.used(), self.features)
         if not self._bound or self.closed:
             raise IntegrityError("steps are computed after `bind` and before `close` only")
         self.steps += 1
