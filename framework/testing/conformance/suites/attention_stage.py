@@ -68,7 +68,7 @@ class Stage:
         self.layout = backend.layout(spec, page_tokens, self.plan.num_pages)
         self.builder = backend.builder(self.group)
         total = self.plan.num_pages * self.plan.page_bytes
-        self.buffer = self._tensor(np.full(total, self.options.garbage), "uint8")
+        self.buffer = self._tensor(np.full(total, self.options.garbage, np.uint8), "uint8")
         self.free = [int(page) for page in rng.permutation(np.arange(1, self.plan.num_pages))]
         self.numbers = [self._numbers(features) for features in layers]
         self.params = [self._params(f, n) for f, n in zip(layers, self.numbers, strict=True)]

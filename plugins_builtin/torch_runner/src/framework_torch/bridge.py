@@ -38,7 +38,7 @@ class TorchBridge(TensorBridge):
         import torch
 
         # A copy, because torch would share the memory of the array.
-        return torch.tensor(np.ascontiguousarray(array)).to(device, _dtype(dtype))
+        return torch.from_numpy(np.array(array, order="C")).to(device, _dtype(dtype))
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         narrow = tensor.dtype in [_dtype(name) for name in _NOT_IN_NUMPY]
