@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("framework")
 
+# Where the model recommends nothing: at temperature 1 a small one loses its thread.
+USUAL = {"temperature": 0.7, "top_p": 0.95}
 HELP = "/reset starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
 
 
@@ -31,8 +33,14 @@ def chat(
     max_tokens: Annotated[
         int | None, typer.Option(help="Most tokens of an answer; default: the context's rest.")
     ] = None,
-    temperature: options.Temperature = None,
-    top_p: options.TopP = None,
+    temperature: Annotated[
+        float | None,
+        typer.Option(help="0 is greedy; default: the model's recommendation, or 0.7."),
+    ] = None,
+    top_p: Annotated[
+        float | None,
+        typer.Option(help="Nucleus: keep this much probability; default as well, or 0.95."),
+    ] = None,
     top_k: options.TopK = None,
     min_p: options.MinP = None,
     seed: options.Seed = None,
@@ -44,8 +52,9 @@ def chat(
 ) -> None:
     """Talk to a model.  Lines from a pipe are questions, one each."""
     flags = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
-    with options.make_llm(context, flags, config, settings) as llm:
-        sampling = {
+    given = options.given_sampling(
+        {
+            "max_tokens": max_tokens,
             "temperature": temperature,
             "top_p": top_p,
             "top_k": top_k,
@@ -53,7 +62,9 @@ def chat(
             "seed": seed,
             "stop": stop or None,
         }
-        params = options.make_params(llm, sampling).replace(max_tokens=max_tokens)
+    )
+    with options.make_llm(context, flags, config, settings) as llm:
+        params = options.make_params(llm, {"max_tokens": None, **given}, **USUAL)
         chat = Chat(llm, params, Conversation(system))
         chat.run()
     if chat.failed and not sys.stdin.isatty():

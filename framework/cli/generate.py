@@ -47,22 +47,22 @@ def generate(
 ) -> None:
     """Print what the model makes of each prompt."""
     flags = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    given = options.given_sampling(
+        {
+            "max_tokens": max_tokens,
+            "n": n,
+            "logprobs": logprobs,
+            "temperature": temperature,
+            "top_p": top_p,
+            "top_k": top_k,
+            "min_p": min_p,
+            "seed": seed,
+            "stop": stop or None,
+            "ignore_eos": ignore_eos or None,
+        }
+    )
     with options.make_llm(context, flags, config, settings) as llm:
-        params = options.make_params(
-            llm,
-            {
-                "max_tokens": max_tokens,
-                "n": n,
-                "logprobs": logprobs,
-                "temperature": temperature,
-                "top_p": top_p,
-                "top_k": top_k,
-                "min_p": min_p,
-                "seed": seed,
-                "stop": stop or None,
-                "ignore_eos": ignore_eos or None,
-            },
-        )
+        params = options.make_params(llm, given)
         asked: list[Prompt] = [_question(llm, text) for text in prompts] if chat else [*prompts]
         if len(asked) == 1 and params.n == 1 and not as_json and sys.stdout.isatty():
             outputs = _stream(llm, asked[0], params)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -54,7 +54,16 @@ def make_llm(
     return LLM.from_config(resolved_of(context, flags, config, settings))
 
 
-def make_params(llm: LLM, flags: Mapping[str, object]) -> SamplingParams:
-    """The model's recommendation, changed by the flags that are given."""
-    changes = {name: value for name, value in flags.items() if value is not None}
-    return llm.get_default_sampling_params().replace(**changes)
+def given_sampling(flags: Mapping[str, object]) -> dict[str, Any]:
+    """The flags that are given.  Raises InputError for a value that no model takes, which is
+    known before one is loaded."""
+    from framework.contracts.sampling import SamplingParams
+
+    given = {name: value for name, value in flags.items() if value is not None}
+    SamplingParams(**cast("dict[str, Any]", given))
+    return given
+
+
+def make_params(llm: LLM, given: Mapping[str, Any], **usual: Any) -> SamplingParams:
+    """The model's recommendation, or `usual` where it has none, changed by what is given."""
+    return llm.get_default_sampling_params(**usual).replace(**given)

@@ -18,8 +18,11 @@ _FIELDS = {
 }
 
 
-def default_sampling(generation_config: Mapping[str, Any]) -> SamplingParams:
-    """SamplingParams with the model's values; raises ModelError for one out of range.
+def default_sampling(
+    generation_config: Mapping[str, Any], usual: Mapping[str, Any] | None = None
+) -> SamplingParams:
+    """SamplingParams with the model's values, and with `usual` ones where it has none; raises
+    ModelError for one out of range.
 
     `do_sample` is not read: like the rest of the field, sampling is on unless the
     temperature says otherwise.
@@ -30,7 +33,7 @@ def default_sampling(generation_config: Mapping[str, Any]) -> SamplingParams:
         if generation_config.get(theirs) is not None
     }
     try:
-        return SamplingParams(**values)
+        return SamplingParams(**{**(usual or {}), **values})
     except InputError as error:
         raise ModelError(
             f"the model's generation configuration is invalid: {error.message}",

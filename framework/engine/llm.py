@@ -156,10 +156,10 @@ class LLM:
         """The tokenizer; its `unwrap()` is the library's own object."""
         return self._engine.tokenizer
 
-    def get_default_sampling_params(self) -> SamplingParams:
-        """What the model's generation configuration recommends.  Raises ModelError if that
-        is invalid."""
-        return default_sampling(self._engine.model.generation_config)
+    def get_default_sampling_params(self, **usual: Any) -> SamplingParams:
+        """What the model's generation configuration recommends, `usual` for values of which it
+        says nothing.  Raises ModelError if that is invalid."""
+        return default_sampling(self._engine.model.generation_config, usual)
 
     @property
     def max_model_len(self) -> int:

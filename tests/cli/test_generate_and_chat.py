@@ -10,6 +10,7 @@ import sys
 import pytest
 
 import framework
+from framework import LLM
 from framework.cli import main
 from framework.cli.conversation import Conversation
 from framework.errors import TooLongError
@@ -51,6 +52,32 @@ def test_generate_heeds_its_flags(run):
     assert run("generate", "abcdef", "--stop", "d", "--stop", "c")[1] == "ab\n"
     assert run("generate", "ab", "-n", "2", "--temperature", "1")[1] == "ab\nab\n"
     assert run("generate", "hi", "--chat")[1] == "user: hiassistant: \n"
+
+
+@pytest.mark.parametrize("command", [("generate", "hello"), ("chat",)])
+@pytest.mark.parametrize("flag", ["--temperature=nan", "--top-p=0", "--max-tokens=-1"])
+def test_a_flag_out_of_range_is_told_before_a_model_is_looked_for(run, monkeypatch, command, flag):
+    monkeypatch.setattr("framework.cli.options.resolved_of", lambda *arguments: pytest.fail("late"))
+    code, out, err = run(*command, flag)
+    assert (code, out) == (1, "")
+    assert f"{flag[2:].split('=')[0].replace('-', '_')} is invalid" in err
+
+
+def test_a_chat_samples_as_the_model_recommends_or_else_coolly(run, monkeypatch):
+    seen = []
+    stream = LLM.stream
+
+    def spy(self, prompt, params):
+        seen.append(params)
+        return stream(self, prompt, params)
+
+    monkeypatch.setattr(LLM, "stream", spy)
+    for flags in ((), ("--top-p", "0.5", "--max-tokens", "7")):
+        run("chat", *flags, stdin="hi\n")
+    assert [(p.temperature, p.top_p, p.max_tokens) for p in seen] == [
+        (0.5, 0.95, None),
+        (0.5, 0.5, 7),
+    ]
 
 
 def test_generate_prints_json(run):
