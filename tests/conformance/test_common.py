@@ -12,9 +12,24 @@ from pydantic import BaseModel, Field
 
 from framework.contracts.hooks import HookSpecs, hookimpl
 from framework.contracts.scheduling_policy import SchedulingPolicy
-from framework.testing.conformance import Layer, Suite, check, clauses_of, common
+from framework.testing.conformance import (
+    Layer,
+    NoDevice,
+    Suite,
+    check,
+    clause,
+    clauses_of,
+    common,
+)
 from framework.testing.conformance.probe import probe_import
-from tests.conformance.mutants import assert_caught, assert_fails, breaks, mutants_of, uncovered
+from tests.conformance.mutants import (
+    IN_PROCESS,
+    assert_caught,
+    assert_fails,
+    breaks,
+    mutants_of,
+    uncovered,
+)
 
 GOOD = '''
 from framework.contracts.scheduling_policy import SchedulingPolicy
@@ -168,6 +183,22 @@ class TakesLess(HookSpecs):
     @hookimpl
     def request_added(self):
         pass
+
+
+class OnAnotherMachine(Suite):
+    @clause("ODD-001", "it works on the device")
+    def device(self):
+        raise NoDevice("there is no device; plug one in")
+
+    @clause("ODD-002", "it is quick on the device")
+    def quick(self):
+        raise NoDevice("there is no device; plug one in")
+
+
+def test_what_was_not_checked_for_want_of_a_device_is_said_with_the_mend():
+    text = check(Good, suite=OnAnotherMachine, layers=IN_PROCESS).text()
+    assert "2 clauses not checked here: there is no device; plug one in\n" in text
+    assert "2 skipped (no device)" in text
 
 
 def test_a_hook_may_take_less_than_its_specification_gives():

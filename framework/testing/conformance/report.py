@@ -65,7 +65,10 @@ class Report:
         }
 
     def text(self, *, verbose: bool = False) -> str:
-        """Failures with their reproduction lines, and the counts; verbose: every clause."""
+        """Failures with their reproduction lines, what this machine lacks, and the counts.
+
+        verbose: every clause.
+        """
         lines = [
             f"{self.plugin} {self.version or ''} against {self.contract} "
             f"({self.stability}), kit {framework.__version__}, seed {self.seed}",
@@ -75,6 +78,8 @@ class Report:
             if outcome.status is Status.FAILED or verbose:
                 lines += self._lines(outcome)
         lines += [f"problem: {problem}" for problem in self.problems]
+        missing = Counter(o.message for o in self.outcomes if o.status is Status.NO_DEVICE)
+        lines += [f"{count} clauses not checked here: {why}" for why, count in missing.items()]
         lines.append(", ".join(f"{count} {status}" for status, count in self.counts().items()))
         lines.append("conformant" if self.conformant else "NOT conformant")
         return "\n".join(lines)

@@ -16,7 +16,8 @@ def bridge_to(registry: PluginRegistry, api: str) -> TensorBridge:
     try:
         return cast(TensorBridge, registry.create("tensor_bridge", api))
     except PluginError as error:
-        raise NoDevice(f"there is no bridge to tensors of {api}: {error.message}") from error
+        mend = f"; {error.mend}" if error.mend else ""
+        raise NoDevice(f"there is no bridge to tensors of {api}: {error.message}{mend}") from error
 
 
 def ready_platforms(registry: PluginRegistry, name: str | None = None) -> list[DeviceFacts]:
