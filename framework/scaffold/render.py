@@ -8,7 +8,7 @@ about.toml:
     summary         one sentence on what the class does
     requires        distributions that the module needs beside the core
     test_requires   distributions that the kind's suite needs
-    imports         lines for the head of the test
+    stdlib, imports "from" lines for the head of the test
     suite           body of the test's class: what the suite must know of the plugin
 """
 
@@ -44,6 +44,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     summary: str
     requires: tuple[str, ...] = ()
     test_requires: tuple[str, ...] = ()
+    stdlib: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     suite: str = ""
 
@@ -99,7 +100,7 @@ def _words(names: Names, about: About) -> Mapping[str, str]:
     major, minor = known_version(names.kind)
     suite = suite_of(names.kind.name)
     core = f"framework>={release.major}.{release.minor}"
-    public = suite.__module__.removesuffix(".suite")
+    place = suite.__module__.removesuffix(".suite")
     return {
         "kind": names.kind.name,
         "group": names.kind.group,
@@ -113,11 +114,17 @@ def _words(names: Names, about: About) -> Mapping[str, str]:
         "summary": about.summary,
         "requires": _list([core, *about.requires]),
         "test_requires": _list(["pytest>=8", *about.test_requires]),
-        "imports": "".join(f"{line}\n" for line in about.imports),
-        "suite_module": public,
+        "imports": _imports(about, f"from {place} import {suite.__name__}", names),
         "suite": suite.__name__,
         "suite_body": _indented(Template(about.suite), names),
     }
+
+
+def _imports(about: About, suite: str, names: Names) -> str:
+    """Those of the standard library, then those of the core and of the package by module."""
+    own = Template("\n".join(about.imports)).substitute(cls=names.cls, package=names.package)
+    lines = sorted([*own.splitlines(), suite], key=lambda line: line.split()[1])
+    return "\n".join([*about.stdlib, *([""] if about.stdlib else []), *lines])
 
 
 def _indented(body: Template, names: Names) -> str:

@@ -18,7 +18,7 @@ from framework.testing.conformance.outcomes import NoDevice, Violation
 from framework.testing.conformance.suites.attention_parts import Options, Place, Request
 from framework.testing.conformance.suites.attention_reference import Features
 from framework.testing.conformance.suites.attention_stage import Stage
-from framework.testing.conformance.suites.place import bridge_to, ready_platforms
+from framework.testing.conformance.suites.place import INSTALL, bridge_to, ready_platforms
 
 if TYPE_CHECKING:
     from framework.testing.conformance.target import Target
@@ -118,7 +118,8 @@ class AttentionClauses:
         about = [{reason.field for reason in answer.reasons} for answer in refused]
         if all(fields & _ABOUT_THE_PLACE for fields in about):
             names = ", ".join(facts.name for facts in platforms) or "none"
-            raise NoDevice(f"no platform that it serves is ready (ready: {names})")
+            mend = "" if platforms else f"; {INSTALL}, or another platform"
+            raise NoDevice(f"no platform that it serves is ready (ready: {names}){mend}")
         raise Violation(
             "it rejects every plain query\n"
             f"  expected: one of head sizes {HEAD_SIZES} in one of {DTYPES}\n"

@@ -10,6 +10,8 @@ from framework.errors import FrameworkError, PluginError
 from framework.plugins.registry import PluginRegistry
 from framework.testing.conformance.outcomes import NoDevice
 
+INSTALL = "pip install framework[default]"
+
 
 def bridge_to(registry: PluginRegistry, api: str) -> TensorBridge:
     """The bridge to the tensors of `api`.  Raises NoDevice where none is installed."""
