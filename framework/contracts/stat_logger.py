@@ -116,8 +116,9 @@ class StatLogger(Contract):
 
     @abstractmethod
     def log(self, snapshot: Snapshot) -> None:
-        """Take it in.  May block, up to the period."""
+        """Take it in, and change nothing of it.  May block, up to the period.  Called in a thread
+        of its own, which is not that of `start`; more metrics may come with a later release."""
 
     def close(self) -> None:
-        """Give files and connections back."""
+        """Give files, connections and threads back.  Also without a start, and twice."""
         return

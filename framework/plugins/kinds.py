@@ -170,7 +170,7 @@ KINDS: tuple[Kind, ...] = (
     _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED),
     _row("tool_parser", None, {F}, ONE),
     _row("reasoning_parser", None, {F, E}, ONE, optional={E}),
-    _row("stat_logger", "stat_logger:StatLogger", {F, E}, MANY, optional={F, E}),
+    _row("stat_logger", "stat_logger:StatLogger", {F, E}, MANY, optional={F, E}, stable=True),
     _row("command", None, {F}, MANY),
     _row("hooks", "hooks:HookSpecs", {F, E, W}, MANY, DENIED, plural="hooks", optional={F, E, W}),
 )

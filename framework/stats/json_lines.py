@@ -15,12 +15,14 @@ from framework.errors import ConfigError
 
 
 class JsonLinesOptions(BaseModel):
-    """path: of the file; it is made if it is not there.  period: seconds between two lines."""
+    """Options of `JsonLines`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    path: Path
-    period: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    path: Path = Field(description="of the file; it is made if it is not there")
+    period: float = Field(
+        default=10.0, gt=0, allow_inf_nan=False, description="seconds between two lines"
+    )
 
 
 class JsonLines(StatLogger):

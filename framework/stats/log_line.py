@@ -12,11 +12,13 @@ log = logging.getLogger("framework.stats")
 
 
 class LogLineOptions(BaseModel):
-    """period: seconds between two lines."""
+    """Options of `LogLine`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    period: float = Field(default=10.0, gt=0, allow_inf_nan=False)
+    period: float = Field(
+        default=10.0, gt=0, allow_inf_nan=False, description="seconds between two lines"
+    )
 
 
 class LogLine(StatLogger):

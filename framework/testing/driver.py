@@ -27,13 +27,7 @@ from framework.contracts.step import (
     StepPlan,
     StepResult,
 )
-from framework.core.kv.managers import (
-    ChunkedLocalManager,
-    FullAttentionManager,
-    SinkWindowManager,
-    SlidingWindowManager,
-    manager_for,
-)
+from framework.core.kv.managers import BUILT_IN, manager_for
 
 
 @dataclass
@@ -67,12 +61,7 @@ def page_updates(updates: Sequence[Update]) -> PageUpdates:
 ALL = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1)
 
 
-MANAGERS = (
-    FullAttentionManager(),
-    SlidingWindowManager(),
-    SinkWindowManager(),
-    ChunkedLocalManager(),
-)
+MANAGERS = tuple(make() for make in BUILT_IN)
 
 
 @dataclass

@@ -19,6 +19,7 @@ SUITES: dict[str, str] = {
     "platform": f"{_SUITES}.platform:PlatformSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
+    "stat_logger": f"{_SUITES}.stat_logger:StatLoggerSuite",
 }
 """kind -> "module:Class".  The other kinds are provisional: load, select and close."""
 
