@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -180,6 +181,12 @@ def test_greedy_begins_below_a_temperature_of_1e_5():
     assert SamplingParams(temperature=0).greedy
     assert SamplingParams(temperature=9e-6).greedy
     assert not SamplingParams(temperature=1e-5).greedy
+
+
+@pytest.mark.parametrize("name", ["temperature", "max_tokens", "seed", "top_k"])
+def test_a_number_of_an_array_library_is_told_how_to_become_a_plain_one(name):
+    with pytest.raises(InputError, match=r"found: .*float32(.|\n)*mend: .*item\(\)"):
+        SamplingParams(**{name: np.float32(1)})
 
 
 def test_output_kind_becomes_the_member_and_stop_a_tuple():

@@ -150,6 +150,11 @@ def _shown(value: object) -> str:
         return f"a value of type {type(value).__name__}"
 
 
+def _plain(value: object) -> str | None:
+    """The mend for a number of an array library, which looks like a right one."""
+    return "pass Python's own number, VALUE.item()" if hasattr(value, "item") else None
+
+
 def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -167,14 +172,14 @@ def _is_finite(value: object, size: float = math.inf) -> bool:
 def _number(p: SamplingParams, name: str, expected: str, low: float, high: float) -> float:
     value = getattr(p, name)
     if not _is_finite(value) or not low <= value <= high:
-        raise _bad(name, expected, value)
+        raise _bad(name, expected, value, _plain(value))
     return float(value)
 
 
 def _integer(p: SamplingParams, name: str, expected: str, low: int, high: int) -> None:
     value = getattr(p, name)
     if not _is_integer(value) or not low <= value <= high:
-        raise _bad(name, expected, value)
+        raise _bad(name, expected, value, _plain(value))
 
 
 def _sequence(p: SamplingParams, name: str, expected: str) -> list[Any] | tuple[Any, ...]:

@@ -141,7 +141,7 @@ class InProcessClient:
         for request_id in dropped:
             self._outputs.pop(request_id, None)
         ended = self._processor.forget(dropped)
-        if self._dead is None and ended:
+        if self._dead is None and not self._closed and ended:
             self.core.abort([end.request_id for end in ended])
             self._events.ended(ended)
             self.settle()

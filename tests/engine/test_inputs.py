@@ -10,7 +10,8 @@ from framework.contracts.sampling import SamplingParams
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.prompts import split_prompts
 from framework.engine.request_options import RequestOptions
-from framework.errors import InputError, ModelError, PluginError, UnsupportedError
+from framework.engine.text_limit import ContextLimit
+from framework.errors import InputError, ModelError, PluginError, TooLongError, UnsupportedError
 from framework.testing.byte_tokenizer import EOS, STOP_WORD, ByteTokenizer
 
 ONE = SamplingParams()
@@ -122,6 +123,14 @@ def test_a_text_that_cannot_fit_is_refused_without_tokenizing_it(harness):
     assert engine.tokenizer.encoded == 0
 
 
+def test_what_just_fits_by_characters_is_tokenized():
+    limit = ContextLimit(ByteTokenizer(["x" * 50]), 3)
+    assert limit.characters == 150
+    limit.check("x" * 150)
+    with pytest.raises(TooLongError, match="151 characters, at least 3 tokens"):
+        limit.check("x" * 151)
+
+
 def test_truncation_keeps_the_end(harness):
     request = harness().inputs.process("abcdef", SamplingParams(truncate_prompt_tokens=2))
     assert request.prompt_token_ids == list(b"ef")
@@ -164,6 +173,16 @@ def test_bad_words_are_banned_with_and_without_a_space(harness):
     engine = harness(tokenizer=ByteTokenizer([" bad", "bad"]))
     found = engine.inputs.process("a", SamplingParams(bad_words=["bad", " x"])).inputs[0].bad_words
     assert set(found) == {(260,), (261,), (ord(" "), ord("x")), (ord("x"),)}
+
+
+def test_bad_words_are_tokenized_without_the_frame_of_a_prompt(harness):
+    class Framing(ByteTokenizer):
+        def encode(self, text, *, add_special_tokens=True):
+            return [*([EOS] if add_special_tokens else ()), *super().encode(text)]
+
+    prepared = harness(tokenizer=Framing()).inputs.process("a", SamplingParams(bad_words=["b"]))
+    assert prepared.prompt_token_ids == [EOS, ord("a")]
+    assert set(prepared.inputs[0].bad_words) == {(ord("b"),), (ord(" "), ord("b"))}
 
 
 @pytest.mark.parametrize(
@@ -221,6 +240,19 @@ class Picky(LogitsProcessor):
 
     def apply(self, logits, slots, outputs):
         raise NotImplementedError
+
+
+def test_several_outputs_may_only_score_a_prompt(harness):
+    """With no tokens to make, the scores are all there is: each child keeps them."""
+    asked = SamplingParams(n=2, max_tokens=0, prompt_logprobs=1)
+    children = harness().inputs.process("ab", asked).inputs
+    assert [child.sampling.prompt_logprobs for child in children] == [1, 1]
+
+
+def test_ends_that_are_ignored_end_nothing_and_hide_nothing(harness):
+    inputs = harness().inputs
+    assert inputs.process("a", SamplingParams()).eos_ids == {EOS}
+    assert inputs.process("a", SamplingParams(ignore_eos=True)).eos_ids == frozenset()
 
 
 def test_extra_arguments_reach_active_plugins_only(harness):

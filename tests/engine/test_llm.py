@@ -297,6 +297,20 @@ def test_a_closed_engine_says_so():
         llm.stream("a")
 
 
+def test_a_stream_outlives_its_engine_and_can_be_closed_or_forgotten():
+    for end in ("closed", "advanced", "never begun"):
+        llm = echo()
+        stream = llm.stream("a long text", LONG)
+        if end != "never begun":
+            next(stream)
+        llm.close()
+        if end == "advanced":
+            with pytest.raises(EngineDeadError, match="closed"):
+                next(stream)
+        stream.close()
+        assert list(stream) == []
+
+
 def test_the_prefix_cache_can_be_reset(llm):
     text = "a prompt of some length"
     llm.generate(text, LONG)

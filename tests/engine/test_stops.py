@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from framework.engine.stops import StopMatcher
+from framework.engine.stops import Match, StopMatcher
 
 TEXTS = st.text("ab", max_size=24)
 STOPS = st.lists(st.text("ab", min_size=1, max_size=5), min_size=1, max_size=4)
@@ -54,3 +54,7 @@ def test_pieces_of_a_text_are_searched_like_the_whole(pieces, stops):
             break
         before += len(piece)
     assert found == first_completed("".join(pieces), stops)
+
+
+def test_a_stop_that_is_listed_twice_stands_where_it_was_listed_first():
+    assert StopMatcher(["ab", "b", "ab"]).feed("ab", act=True) == Match(2, "ab")

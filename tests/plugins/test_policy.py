@@ -99,6 +99,18 @@ def test_strict_with_another_word_is_an_error():
         Policy.from_env({"FRAMEWORK_PLUGINS_STRICT": "maybe"})
 
 
+@pytest.mark.parametrize("allow", ["h*,h,h@dist", "h@dist,h,h*", "h,h@dist,h*"])
+def test_the_most_precise_entry_is_who_named_a_plugin(allow):
+    verdict = judge(
+        Policy.from_env({"FRAMEWORK_PLUGINS": allow}),
+        find_kind("hooks"),
+        "h",
+        "dist",
+        first_party=False,
+    )
+    assert verdict.named_by.text == "h@dist"
+
+
 def test_unmatched_entries_are_found():
     """Entries that cover no plugin are returned, others are not."""
     patterns = parse_patterns("a,b*,hooks:c,d@x")
@@ -110,6 +122,7 @@ def test_first_party_is_the_extra_of_that_name():
     """Requires-Dist lines of other extras and of none do not count."""
     lines = [
         "numpy>=2",
+        'pluggy; python_version >= "3"',
         'Framework_Plugin.Torch; extra == "first-party"',
         'other; extra == "runtime"',
         'framework-plugin-cpu ; python_version >= "3" and extra == "first-party"',

@@ -89,6 +89,7 @@ def test_a_quota_that_cannot_be_read_is_no_quota(tmp_path: Path, text: str) -> N
     [
         (8, None, {}, None, 8),
         (8, 2.5, {}, None, 2),
+        (8, 3.75, {}, None, 3),
         (8, 0.5, {}, None, 1),
         (2, 16.0, {}, None, 2),
         (8, 2.5, {"OMP_NUM_THREADS": "6"}, None, 6),
