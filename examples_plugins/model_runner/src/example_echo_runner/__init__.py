@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from framework.contracts.base import check_features
 from framework.contracts.kv_cache_spec import EncoderOnlySpec
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
@@ -23,6 +24,7 @@ from framework.errors import IntegrityError, UnsupportedError
 
 DEPTH = 2
 BYTES = 256
+FEATURES: frozenset[str] = frozenset()
 
 
 class EchoRunner(ModelRunner):
@@ -33,6 +35,7 @@ class EchoRunner(ModelRunner):
         self._vocab = BYTES
         self._held: dict[int, tuple[AdmittedRequest, list[int]]] = {}
         self._queue: deque[StepPlan] = deque()
+        self._bound = False
 
     def load(self, context: RunnerContext) -> RunnerInfo:
         self._vocab = int(context.model.config.get("vocab_size", BYTES))
@@ -41,18 +44,17 @@ class EchoRunner(ModelRunner):
             page_tokens=(context.page_tokens or 16,),
             bytes_free=0,
             vocab_size=self._vocab,
-            features=frozenset(),
+            features=FEATURES,
             max_loop_depth=DEPTH,
         )
 
     def bind(self, plan: CachePlan) -> None:
-        self._held.clear()
+        self._bound = True
 
     def submit(self, plan: StepPlan) -> Ticket:
-        if plan.features:
-            raise UnsupportedError("the plan uses what was not declared", found=plan.features)
-        if len(self._queue) >= DEPTH:
-            raise IntegrityError("too many steps in flight", expected=f"at most {DEPTH}")
+        check_features(self, plan.used(), FEATURES)
+        if not self._bound or len(self._queue) >= DEPTH:
+            raise IntegrityError("not bound, or too many steps in flight", expected=f"<= {DEPTH}")
         self._queue.append(plan)
         return Ticket(plan.step_id)
 
@@ -64,6 +66,9 @@ class EchoRunner(ModelRunner):
             if slot in self._held and self._held[slot][0].generation == generation:
                 del self._held[slot]
         self._held |= {r.slot: (r, r.tokens.tolist()) for r in plan.admitted}
+        owners = zip(plan.slots.tolist(), plan.generations.tolist(), strict=True)
+        if any(self._held[slot][0].generation != generation for slot, generation in owners):
+            raise IntegrityError("a row names a request that is not in its slot")
         ids = [self._sample(int(slot)) for slot in plan.slots[plan.wants_logits]]
         return StepResult(
             step_id=plan.step_id,
@@ -78,6 +83,7 @@ class EchoRunner(ModelRunner):
         raise UnsupportedError(f"this runner has no operation {op!r}")
 
     def close(self) -> None:
+        self._bound = False
         self._held.clear()
         self._queue.clear()
 
