@@ -156,8 +156,9 @@ class MambaSpec(KVCacheSpec):
         return (range(max(position - 1, 0), position),)
 
     def max_pages(self, length: int, page_tokens: int, step_tokens: int) -> int:
-        # The newest page, the one before it (it is copied from), and none older.
-        return min(-(-length // page_tokens), 2)
+        # The page that the oldest step in flight is copied from, and those of all steps in
+        # flight, each of which stays inside one page.
+        return min(-(-length // page_tokens), -(-step_tokens // page_tokens) + 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

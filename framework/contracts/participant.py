@@ -77,6 +77,10 @@ class External:
     that computes the next token.  Otherwise they come later, and the request keeps slot and
     pages while others run; `arrived` is asked once a step and returns None (not yet), the
     number of tokens that came (fewer: the rest is computed; 0: all of it), or Refuse.
+
+    What came lies in the pages of every group as if it had been computed here; where layers carry
+    a state, each page holds that after its last token, the last page that after the last token;
+    there only what comes later is taken, as a plan copies the state to the next page at once.
     """
 
     tokens: int
@@ -102,8 +106,9 @@ class SchedulerParticipant(Contract):
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
         """What exists elsewhere beyond `local_hit` tokens, 0 or more.  At most all but the last
-        known token is used.  Asked again, like `admit`, when pages were lacking.  The pages are in
-        the plan whose `admitted` holds the request."""
+        known token is used, and no more than the cache holds at one time.  Asked again, like
+        `admit`, when pages were lacking.  The pages are in the plan whose `admitted` holds the
+        request."""
         return NO_EXTERNAL
 
     def limit(self, request: Request, start: int, tokens: int) -> int:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,9 +43,20 @@ class Admitter:
                 state.end(loading.request, "error", answer.reason)
             elif answer is not None:
                 computed = min(loading.hit + max(answer, 0), loading.most)
-                del state.loading[slot]
-                state.slots.planned[slot] = state.slots.confirmed[slot] = computed
-                state.start(slot)
+                with self._ending(loading.request):
+                    state.kv.arrive(loading.request, slot, state.slots.tokens[slot], computed)
+                    del state.loading[slot]
+                    state.slots.planned[slot] = state.slots.confirmed[slot] = computed
+                    state.start(slot)
+
+    @contextmanager
+    def _ending(self, request: Request) -> Iterator[None]:
+        """End the request if a plugin fails that is asked about it."""
+        try:
+            yield
+        except PluginError as error:
+            logger.exception("request %s ends", request.id)
+            self._state.end(request, "error", in_one_line(error))
 
     def plan_waiting(self, draft: StepDraft, share: int | None, now: float) -> None:
         """Admit from the front of the line as long as there is room for the first."""
@@ -54,13 +68,10 @@ class Admitter:
                 return
             if not self._may_run(request):
                 continue
-            try:
+            with self._ending(request):
                 if not self._start(request, draft, share, now):
                     state.stuck = (request, state.kv.pool.changes)
                     return
-            except PluginError as error:
-                logger.exception("request %s ends", request.id)
-                state.end(request, "error", in_one_line(error))
 
     def _may_run(self, request: Request) -> bool:
         """Ask the participants; a request that may not run is out of line afterwards."""
@@ -86,7 +97,7 @@ class Admitter:
         if offer.arrived is not None:
             return self._load(request, match, offer, draft, now)
         # What a participant has put into the cache counts as computed from the start.
-        start = min(match.tokens + offer.tokens, request.hit_limit())
+        start = self._reach(request, match, offer, draft.budget)
         whole = request.num_computable - start
         tokens = min(whole, draft.budget)
         least = 1 if state.config.enable_chunked_prefill else whole
@@ -94,7 +105,7 @@ class Admitter:
             return False
         if share is not None:
             tokens = min(tokens, share)
-        tokens = int(state.kv.clip_to_borders(np.array(start), np.array(tokens)))
+        tokens = int(state.kv.borders.clip(np.array(start), np.array(tokens)))
         tokens = state.hub.limit(request, start, tokens, least)
         if tokens <= 0:
             state.queue.put_aside(lambda: True, "limited by a participant")
@@ -116,7 +127,7 @@ class Admitter:
         """The request keeps a slot while its pages are filled; False if they cannot be had."""
         state = self._state
         assert offer.arrived is not None
-        tokens = min(match.tokens + offer.tokens, request.hit_limit())
+        tokens = self._reach(request, match, offer, 0)
         if not self._fits(request, match, tokens):
             return False
         state.queue.pop_first()
@@ -129,6 +140,29 @@ class Admitter:
         )
         draft.admit(request.admitted(int(state.slots.generation[slot])), 0, allocation)
         return True
+
+    def _reach(self, request: Request, match: Match, offer: External, step: int) -> int:
+        """Tokens that the request has with what is offered to it: no more than there is something
+        left to compute, and, with `step` more, than the pool could hold with nobody else in it.
+        The pages of all of them are needed at once, also those that are soon given back."""
+        most = match.tokens + min(offer.tokens, request.hit_limit() - match.tokens)
+        if not offer.tokens:
+            return most
+        kv, encoder = self._state.kv, request.input.encoder_tokens
+        if offer.arrived is None and kv.borders.tokens is not None:
+            return match.tokens  # no plan can copy a state that is not in its page yet
+        total = kv.most_pages(request.input.max_total)
+
+        def needed(start: int) -> int:
+            tokens = min(start + step, request.num_computable)
+            later = max(total - kv.most_pages(tokens), 0)
+            whole = kv.whole_pages(tokens, encoder)
+            return whole + (later if self._state.config.whole_sequence_must_fit else 0)
+
+        pages = kv.pool.num_pages - 1 - len(kv.pins)
+        reach = range(match.tokens, most + 1)
+        fitting = bisect_right(reach, pages, key=needed)
+        return reach[max(fitting - 1, 0)]
 
     def _fits(self, request: Request, match: Match, tokens: int) -> bool:
         """Whether the pages can be had, with what must stay free."""

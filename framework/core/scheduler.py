@@ -120,14 +120,14 @@ class Scheduler:
         share = self._share()
         if share is not None:
             want = np.minimum(want, share)
-        return self._state.kv.clip_to_borders(planned, want)
+        return self._state.kv.borders.clip(planned, want)
 
     def _whole(self, slots: Counts) -> Counts:
         """Without chunked prefill: what a row must compute, or it computes nothing.  More than
         one token if what should have come from elsewhere did not."""
         table = self._state.slots
         whole: Counts = np.minimum(table.known[slots], table.cap[slots]) - table.planned[slots]
-        return self._state.kv.clip_to_borders(table.planned[slots], whole)
+        return self._state.kv.borders.clip(table.planned[slots], whole)
 
     def _share(self) -> int | None:
         """Most tokens of one request in a step while others want some too."""

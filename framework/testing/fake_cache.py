@@ -48,12 +48,15 @@ class FakeCache:
             self._pages[op.target] = dict(source)
 
     def fill(self, slot: int, prints: Sequence[int], start: int, stop: int) -> None:
-        """Positions [start, stop) of a slot arrive from elsewhere; prints: as in `step`."""
+        """Positions [start, stop) of a slot arrive from elsewhere, as far as there are pages for
+        them; prints: as in `step`."""
         for (group, manager), table in zip(self._groups, self.tables[slot], strict=True):
-            if not manager.carries_state and not manager.by_encoder:
-                for position in range(start, stop):
-                    page, offset = divmod(position, group.page_tokens)
-                    self._pages[table[page]][offset] = prints[position + 1]
+            if manager.by_encoder:
+                continue
+            for position in range(start, min(stop, len(table) * group.page_tokens)):
+                page, offset = divmod(position, group.page_tokens)
+                offset = 0 if manager.carries_state else offset
+                self._pages[table[page]][offset] = prints[position + 1]
 
     def encode(self, slot: int, content: int) -> None:
         """An encoder ran for the request in `slot`."""

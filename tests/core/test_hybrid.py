@@ -274,6 +274,44 @@ def test_a_state_cannot_be_rolled_back_or_cut(engine):
         engine(runner={"layers": found}, enable_chunked_prefill=False, max_model_len=64)
 
 
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("budget", [3, 100])
+def test_a_state_needs_a_page_for_each_step_in_flight_and_the_one_it_goes_on_from(
+    engine, alone, depth, budget
+):
+    """With no page more, a request runs to its end and is never its own victim; with one less,
+    only short ones are taken."""
+    steps = -(-min(budget, 4) * depth // 4)
+    for pages, longest in ((1 + steps, 300), (steps, 4 * steps)):
+        layers = {"s": SPECS["state"]}
+        one = engine(
+            runner={"layers": layers, "num_pages": 1 + pages, "max_model_len": 300, "depth": depth},
+            loop_depth=depth,
+            max_num_batched_tokens=budget,
+        )
+        assert one.core.max_model_len == longest
+        length = min(longest, 60) - 2
+        one.add("a", [1] * length, 2)
+        assert one.run()["a"].tokens == alone([1] * length, 2).tokens
+        assert one.core.stats.preemptions == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("kind", ["state", "window", "chunks", "sinks"])
+def test_whole_sequences_that_must_fit_are_never_preempted_whatever_is_kept(engine, kind, depth):
+    for pages in range(11, 30, 6):
+        one = engine(
+            runner={"layers": {"a": SPECS[kind]}, "num_pages": pages, "max_model_len": 60},
+            loop_depth=depth,
+            max_num_batched_tokens=8,
+            whole_sequence_must_fit=True,
+        )
+        for index in range(4):
+            one.add(str(index), [index] * 30, 20)
+        one.run()
+        assert one.core.stats.preemptions == 0
+
+
 def test_without_a_prefix_cache_a_state_takes_one_page(engine, alone):
     one = engine(
         runner={"layers": {"s": SPECS["state"]}, "num_pages": 9, "max_model_len": 300},

@@ -97,7 +97,7 @@ class Machine(RuleBasedStateMachine):
         self.num_drafts = 0 if model == "state" else drafts
         self.one = Harness(
             policy=policy(),
-            participants={"late": late} if model == "full" else {},
+            participants={"late": late},
             runner={
                 "layers": MODELS[model],
                 "num_pages": pages,

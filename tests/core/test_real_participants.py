@@ -6,6 +6,12 @@ import math
 
 import pytest
 
+from framework.contracts.kv_cache_spec import (
+    FullAttentionSpec,
+    MambaSpec,
+    SinkWindowSpec,
+    SlidingWindowSpec,
+)
 from framework.contracts.participant import (
     READY,
     External,
@@ -151,6 +157,63 @@ def test_pages_of_an_aborted_load_are_held_until_it_is_over(engine, depth):
     one.step()
     assert one.core.stats.pages_used == 0
     assert one.answers["a"].reason == "abort"
+
+
+HEADS = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
+BOUNDED = {
+    "window": SlidingWindowSpec(**HEADS, window=6),
+    "sinks": SinkWindowSpec(**HEADS, window=6, sinks=3),
+    "state": MambaSpec(shapes=((4,),), dtypes=("float32",)),
+}
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("must", [False, True])
+@pytest.mark.parametrize("brings", [{}, {"a": 0}, {"a": 7}, {"a": 8}])
+@pytest.mark.parametrize("kind", sorted(BOUNDED))
+def test_more_from_elsewhere_than_the_cache_holds_at_one_time_is_computed(
+    engine, alone, kind, brings, must, depth
+):
+    """A request longer than its pages, as those behind it are given back: also when they came
+    from elsewhere.  What lies behind the tokens that came is no state to go on from."""
+    one = connected(
+        engine,
+        Connector(200, brings, 2),
+        runner={"layers": {"own": BOUNDED[kind]}, "num_pages": 14, "max_model_len": 300},
+        max_num_batched_tokens=8,
+        loop_depth=depth,
+        whole_sequence_must_fit=must,
+    )
+    one.add("a", [1] * 150)
+    assert one.run()["a"].tokens == alone([1] * 150).tokens
+    first = next(int(plan.computed[0]) for plan in one.runner.plans if plan.num_rows)
+    assert first == brings.get("a", 13 * 4)
+
+
+@pytest.mark.parametrize("kind", sorted(BOUNDED))
+def test_of_what_is_there_at_once_no_more_is_taken_than_fits_beside_a_step(engine, alone, kind):
+    class Local(SchedulerParticipant):
+        attends_all = True
+
+        def external_prefix(self, request, local_hit):
+            return External(max(200 - local_hit, 0))
+
+    layers = {"own": BOUNDED[kind], "full": FullAttentionSpec(**HEADS)}
+    one = engine(
+        participants={"local": Local()},
+        runner={"layers": layers, "num_pages": 60, "max_model_len": 200},
+        max_num_batched_tokens=8,
+    )
+
+    def fill(plan):
+        for request in plan.admitted:
+            row = plan.slots.tolist().index(request.slot)
+            one.runner.fill(request.request_id, 0, int(plan.computed[row]))
+
+    one.runner.worker = fill
+    one.add("a", [1] * 150)
+    assert one.run()["a"].tokens == alone([1] * 150).tokens
+    assert one.runner.plans[0].computed.tolist() == [0 if kind == "state" else 59 // 2 * 4 - 8]
 
 
 def test_tokens_that_are_there_at_once_are_not_computed(engine, alone):

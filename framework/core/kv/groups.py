@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
 from framework.contracts.step import CacheGroup, CachePlan, RunnerInfo
 from framework.core.config import CoreConfig
+from framework.core.kv.borders import Borders
 from framework.core.kv.checked import max_pages, page_bytes
 from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import LEAST_PAGES
@@ -121,7 +122,7 @@ def plan_cache(
     # Layers that store nothing need no bytes: pages without any are always to be had.
     free = info.bytes_free // bytes_of_page if bytes_of_page else LEAST_PAGES
     num_pages = config.num_pages or free
-    needs = _Needs(groups, config.tokens_in_flight)
+    needs = Needs(groups, Borders(groups, managers).in_flight(config))
     length = _longest(info, config, needs, num_pages)
     _check_claims(needs, managers, length)
     if config.num_pages is None:
@@ -140,8 +141,9 @@ def plan_cache(
 
 
 @dataclass(frozen=True, slots=True)
-class _Needs:
-    """Pages that one request can need, over all groups."""
+class Needs:
+    """Pages that one request can need, over all groups, with at most `step_tokens` tokens of it
+    planned and not yet confirmed."""
 
     groups: Sequence[CacheGroup]
     step_tokens: int
@@ -172,7 +174,7 @@ class _Needs:
         return low
 
 
-def _check_claims(needs: _Needs, managers: Sequence[CacheManagerType], length: int) -> None:
+def _check_claims(needs: Needs, managers: Sequence[CacheManagerType], length: int) -> None:
     """Raises PluginError where a spec counts fewer pages than its manager keeps: its requests
     would be admitted and could never end."""
     for group in needs.groups:
@@ -188,7 +190,7 @@ def _check_claims(needs: _Needs, managers: Sequence[CacheManagerType], length: i
         )
 
 
-def _longest(info: RunnerInfo, config: CoreConfig, needs: _Needs, num_pages: int) -> int:
+def _longest(info: RunnerInfo, config: CoreConfig, needs: Needs, num_pages: int) -> int:
     """Cap the sequence length by the model, the operator and the cache."""
     widest = max(group.page_tokens for group in needs.groups)
     most = info.max_model_len or config.max_model_len or max(num_pages, 1) * widest

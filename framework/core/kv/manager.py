@@ -9,7 +9,9 @@ import numpy as np
 
 from framework.contracts.step import KvOp
 from framework.core.kv.allocation import NOTHING, Allocation, Counts, Growth, PageBlock
+from framework.core.kv.borders import Borders
 from framework.core.kv.checked import max_pages
+from framework.core.kv.groups import Needs
 from framework.core.kv.hashing import PageHasher, choose_digest
 from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import NULL_PAGE, PagePool
@@ -60,14 +62,8 @@ class KVManager:
         self._cut = np.zeros((len(plan.groups), slots), np.int64)  # end of what was dropped
         self._drops: dict[int, list[Growth]] = {}
         self.pins = Pins(self.pool)
-        self._step_tokens = config.tokens_in_flight
-        carriers = [
-            group.page_tokens
-            for group, manager in zip(plan.groups, self._managers, strict=True)
-            if manager.carries_state
-        ]
-        # Where a state is kept at the end of each page, steps must end there too.
-        self._border = min(carriers) if carriers else None
+        self.borders = Borders(plan.groups, managers)
+        self._needs = Needs(plan.groups, self.borders.in_flight(config))
 
     @property
     def has_drops(self) -> bool:
@@ -100,12 +96,13 @@ class KVManager:
             return max_pages(own.spec, encoder, own.page_tokens, encoder) if encoder else 0
         return -(-tokens // own.page_tokens)
 
+    def whole_pages(self, tokens: int, encoder: int) -> int:
+        """Pages for `tokens` tokens of which none was given back yet."""
+        return sum(self._entries(group, tokens, encoder) for group in range(self.num_groups))
+
     def most_pages(self, tokens: int) -> int:
         """Pages that a request of `tokens` tokens can ever hold at one time."""
-        return sum(
-            max_pages(group.spec, tokens, group.page_tokens, self._step_tokens)
-            for group in self.groups
-        )
+        return self._needs.pages(tokens)
 
     def num_held(self, slot: int) -> int:
         """Pages that the slot holds now, dropped ones left out."""
@@ -133,12 +130,6 @@ class KVManager:
             ENDLESS if manager.by_encoder else int(self.held[index, slot]) * group.page_tokens
             for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True))
         )
-
-    def clip_to_borders(self, planned: Counts, take: Counts) -> Counts:
-        """Shorten steps that would run past the end of a page at which a state is kept."""
-        if self._border is None:
-            return take
-        return np.minimum(take, self._border - planned % self._border)
 
     def lacking(self, slot: int, tokens: int) -> int:
         """Pages that `slot` lacks for `tokens` tokens altogether."""
@@ -174,7 +165,7 @@ class KVManager:
     def reserve_many(self, slots: Counts, tokens: Counts) -> list[PageBlock] | None:
         """Room for tokens[i] tokens altogether of slots[i], by array operations; None, without
         effect, if pages are lacking or an operation on pages would be needed."""
-        if self._border is not None:
+        if self.borders.tokens is not None:
             return None
         grouped = []
         for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
@@ -240,13 +231,23 @@ class KVManager:
         """The first `confirmed` tokens are in the cache for certain: full pages get names,
         pages that are read no more are given back.  Raises PluginError."""
         if self.caching:
-            tables = [table[slot] for table in self.tables]
-            self.prefix.name(request, tokens, tables, int(self.seen[slot]), confirmed)
+            self.prefix.name(request, tokens, [*self.tables[:, slot]], self.seen[slot], confirmed)
         for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
             if not manager.keeps_all:
                 start, stop = manager.droppable(confirmed, group.page_tokens, group.spec)
                 self._drop(index, slot, max(start, int(self._cut[index, slot])), stop)
         self.seen[slot] = confirmed
+
+    def arrive(self, request: Request, slot: int, tokens: I32, computed: int) -> None:
+        """`commit` of what came from elsewhere.  Pages behind it, reserved for more, are given
+        back, so that a state goes on from its newest page.  Raises PluginError."""
+        for group, manager in enumerate(self._managers):
+            keep = self._entries(group, computed, 0)
+            if not manager.by_encoder and keep < self.held[group, slot]:
+                self.pool.release(self.tables[group, slot, keep : self.held[group, slot]].tolist())
+                self.held[group, slot] = keep
+        self._set_room(slot)
+        self.commit(request, slot, tokens, computed)
 
     def _drop(self, group: int, slot: int, start: int, stop: int) -> None:
         stop = min(stop, int(self.held[group, slot]))
