@@ -22,6 +22,12 @@ def serve(
             help="A key that clients may use; may be repeated.",
         ),
     ] = None,
+    tool_parser: Annotated[
+        str | None, typer.Option(help="Plugin that finds calls of tools in answers.")
+    ] = None,
+    reasoning_parser: Annotated[
+        str | None, typer.Option(help="Plugin that tells reasoning from answers.")
+    ] = None,
     front_end: Annotated[str, typer.Option(help="Name of the front-end plugin.")] = "http",
     in_process: Annotated[
         bool, typer.Option("--in-process", help="The engine core in a thread, for debugging.")
@@ -38,7 +44,13 @@ def serve(
     from framework.engine.serve import serve as run
 
     given = {"host": host, "port": port, "api_keys": api_key or None}
-    flags: dict[str, object] = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    flags: dict[str, object] = {
+        "model": model,
+        "dtype": dtype,
+        "max_model_len": max_model_len,
+        "tool_parser": tool_parser,
+        "reasoning_parser": reasoning_parser,
+    }
     resolved = resolved_of(
         context,
         flags,

@@ -117,9 +117,10 @@ class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
     logits_processors, scheduler_participants, stat_loggers: names of plugins to activate, in
-    order.  endpoint_prefixes: endpoint -> where its routes lie, "" is the root; a third party's
-    lie under /plugins/NAME otherwise.  no_plugins: only first-party plugins.  frozen: refuse to
-    start unless the plugins are those of lock_file, which `framework plugins lock` writes.
+    order.  tool_parser, reasoning_parser: of a server; None: none.  endpoint_prefixes: endpoint
+    -> where its routes lie, "" is the root; a third party's lie under /plugins/NAME otherwise.
+    no_plugins: only first-party plugins.  frozen: refuse to start unless the plugins are those of
+    lock_file, which `framework plugins lock` writes.
     slow_import: seconds after which the import of a plugin is named as slow."""
 
     plugins: dict[str, str] = Field(default_factory=dict)
@@ -127,6 +128,8 @@ class PluginConfig(Section):
     logits_processors: tuple[str, ...] = ()
     scheduler_participants: tuple[str, ...] = ()
     stat_loggers: tuple[str, ...] = ()
+    tool_parser: str | None = None
+    reasoning_parser: str | None = None
     endpoint_prefixes: dict[str, str] = Field(default_factory=dict)
     no_plugins: bool = False
     plugin_error_limit: int | None = Field(default=5, ge=1)

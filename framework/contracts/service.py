@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineStats
+    from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.sampling import SamplingParams
     from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
+    from framework.contracts.tool_parser import ToolParser
     from framework.engine.outputs import RequestOutput
     from framework.engine.request_options import RequestOptions
     from framework.plugins.registry import PluginRegistry
@@ -22,6 +24,7 @@ class Service(Protocol):
 
     model_names: what clients may call the model, the first is its own.  max_model_len: most
     tokens of a sequence, prompt and output together.  last_stats: of the last step.
+    tool_parser, reasoning_parser: those that the operator chose.
     """
 
     @property
@@ -30,6 +33,10 @@ class Service(Protocol):
     def max_model_len(self) -> int: ...
     @property
     def last_stats(self) -> EngineStats: ...
+    @property
+    def tool_parser(self) -> ToolParser | None: ...
+    @property
+    def reasoning_parser(self) -> ReasoningParser | None: ...
     @property
     def registry(self) -> PluginRegistry: ...
 

@@ -22,8 +22,10 @@ from framework.errors import EngineDeadError
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
+    from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
+    from framework.contracts.tool_parser import ToolParser
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
     from framework.engine.remote.messages import Started
@@ -179,6 +181,16 @@ class AsyncEngine:
     def registry(self) -> PluginRegistry:
         """All plugins of this process."""
         return self._front_end.registry
+
+    @property
+    def tool_parser(self) -> ToolParser | None:
+        """Finds calls of tools in answers, if the operator chose one."""
+        return self._front_end.tool_parser
+
+    @property
+    def reasoning_parser(self) -> ReasoningParser | None:
+        """Tells reasoning from answers, if the operator chose one."""
+        return self._front_end.reasoning_parser
 
     @property
     def model_names(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from framework.config.proposals import propose
 from framework.engine import recipe
@@ -34,9 +34,12 @@ from framework.plugins.kinds import Scope
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
+    from framework.contracts.base import Contract
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
+    from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.tokenizer import Tokenizer
+    from framework.contracts.tool_parser import ToolParser
     from framework.engine.inputs import PreparedRequest
     from framework.engine.remote.process import Built
     from framework.engine.request_options import RequestOptions
@@ -64,6 +67,8 @@ class FrontEnd:
     tokenizer: Tokenizer
     processors: dict[str, LogitsProcessor]
     participants: tuple[str, ...]
+    tool_parser: ToolParser | None = None
+    reasoning_parser: ReasoningParser | None = None
     vocab_size: int = 0
     max_model_len: int = 0
     _own: threading.local = field(default_factory=threading.local)
@@ -166,6 +171,10 @@ class FrontEnd:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+def _chosen(registry: PluginRegistry, kind: str, name: str | None) -> Contract | None:
+    return None if name is None else registry.create(kind, name, named=True)
+
+
 def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
     """Plugins, model files and tokenizer.  Raises what `LLM` raises.
 
@@ -178,6 +187,9 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
     refuse_unsupported(config)
     events = build_events(config, registry, count=True)
     processors = create_processors(registry, config)
+    plugin = config.plugin
+    tools = _chosen(registry, "tool_parser", plugin.tool_parser)
+    reasoning = _chosen(registry, "reasoning_parser", plugin.reasoning_parser)
     # What runs in the core; a wrong name is told before a model is looked for.
     names = registry.selectable("scheduler_participant", config.plugin.scheduler_participants)
     registry.selectable("scheduling_policy", [config.scheduler.scheduling_policy])
@@ -195,4 +207,6 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         tokenizer=tokenizer,
         processors=processors,
         participants=tuple(record.name for record in names),
+        tool_parser=cast("ToolParser | None", tools),
+        reasoning_parser=cast("ReasoningParser | None", reasoning),
     )

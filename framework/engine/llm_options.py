@@ -56,6 +56,8 @@ class LLMOptions(TypedDict, total=False):
     logits_processors: Sequence[str]
     scheduler_participants: Sequence[str]
     stat_loggers: Sequence[str]
+    tool_parser: str | None
+    reasoning_parser: str | None
     endpoint_prefixes: Mapping[str, str]
     no_plugins: bool
     plugin_error_limit: int | None

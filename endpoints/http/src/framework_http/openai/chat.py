@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import fastapi
@@ -11,13 +11,15 @@ from pydantic import Field
 from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
-from framework.errors import InputError
+from framework.errors import InputError, UnsupportedError
 from framework_http.openai import ask
 from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
-from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
+from framework_http.openai.reading import Reader, folded, reader_for
+from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
 
 if TYPE_CHECKING:
+    from framework.contracts.sampling import SamplingParams
     from framework.contracts.service import Service
     from framework.engine.outputs import CompletionOutput, Logprob, LogprobsAt, RequestOutput
 
@@ -45,6 +47,11 @@ class ChatFields(Fields):
         """Both names mean the same; the newer one wins."""
         newer = self.max_completion_tokens
         return self.max_tokens if newer is None else newer
+
+    @property
+    def callable_tools(self) -> list[Mapping[str, Any]]:
+        """Tools that the model may call."""
+        return [] if self.tool_choice == "none" else list(self.tools or ())
 
     @property
     def num_logprobs(self) -> int | None:
@@ -88,49 +95,76 @@ class Chat(Endpoint):
         @router.post("/completions")
         async def chat(fields: ChatFields, request: Request) -> Response:
             model = check_model(service, fields.model)
-            _refuse(fields)
-            sampling = sampling_of(
-                fields, service, max_tokens=fields.most_tokens, logprobs=fields.num_logprobs
-            )
+            _refuse(fields, service)
+            sampling = _sampling(fields, service)
             options = options_of(fields, request)
             prompt = await service.render_chat(fields.messages, **fields.rendering())
             if fields.cache_salt is not None:
                 prompt["cache_salt"] = fields.cache_salt
+
+            def reader() -> Reader:
+                return reader_for(service, prompt["prompt"], fields.callable_tools)
+
             if fields.streams:
                 outputs = ask.merged(service, [prompt], sampling, options)
                 envelope = Envelope("chatcmpl", "chat.completion.chunk", model)
-                return await ask.stream(_chunks(outputs, fields, envelope))
+                return await ask.stream(_chunks(outputs, fields, envelope, reader))
             envelope = Envelope("chatcmpl", "chat.completion", model)
             found = await ask.whole(service, [prompt], sampling, options, request)
-            return _answer(found, fields, envelope)
+            return _answer(found, fields, envelope, reader)
 
         return router
 
 
-def _refuse(fields: ChatFields) -> None:
+def _sampling(fields: ChatFields, service: Service) -> SamplingParams:
+    sampling = sampling_of(
+        fields, service, max_tokens=fields.most_tokens, logprobs=fields.num_logprobs
+    )
+    if fields.callable_tools and fields.skip_special_tokens is None:
+        # The marks of a call are special tokens of some models.
+        return sampling.replace(skip_special_tokens=False)
+    return sampling
+
+
+def _refuse(fields: ChatFields, service: Service) -> None:
     kind = (fields.response_format or {}).get("type", "text")
     if kind != "text":
         raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
     if fields.tools and fields.tool_choice not in (None, "none", "auto"):
         raise refuse("tool_choice", "no structured-output backend is installed; use auto or none")
+    if fields.callable_tools and service.tool_parser is None:
+        raise UnsupportedError(
+            "tools are not supported: the server was started without a tool parser",
+            expected='no tools, or tool_choice="none"',
+            found=f"{len(fields.callable_tools)} tools",
+            mend="start it with --tool-parser NAME; see `framework plugins list`",
+        )
 
 
-def _answer(found: list[RequestOutput] | None, fields: ChatFields, envelope: Envelope) -> Response:
+def _answer(
+    found: list[RequestOutput] | None,
+    fields: ChatFields,
+    envelope: Envelope,
+    reader: Callable[[], Reader],
+) -> Response:
     if found is None:
         return ask.answer(None)
     output = found[0]
     error = ask.failed(output)
     if error is not None:
         return fastapi.responses.JSONResponse(error, 500)
-    choices = [
-        {
-            "index": one.index,
-            "message": {"role": "assistant", "content": one.text},
-            "logprobs": _logprobs(one, fields),
-            **ending(one),
-        }
-        for one in output.outputs
-    ]
+    choices = []
+    for one in output.outputs:
+        reading = reader()
+        message = folded(reading.read(one))
+        choices.append(
+            {
+                "index": one.index,
+                "message": message,
+                "logprobs": _logprobs(one, fields),
+                **reading.ending(one),
+            }
+        )
     return ask.answer(envelope(choices, usage=usage_of(found)))
 
 
@@ -138,8 +172,10 @@ async def _chunks(
     outputs: AsyncGenerator[tuple[int, RequestOutput], None],
     fields: ChatFields,
     envelope: Envelope,
+    reader: Callable[[], Reader],
 ) -> AsyncGenerator[dict[str, Any], None]:
-    usage, begun = Usage(), set[int]()
+    usage = Usage()
+    readers: dict[int, Reader] = {}
     async with ask.aclosing(outputs):
         async for prompt, output in outputs:
             error = ask.failed(output)
@@ -149,17 +185,28 @@ async def _chunks(
             usage.take(prompt, output)
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
             for one in output.outputs:
-                if one.index not in begun:
-                    begun.add(one.index)
+                if one.index not in readers:
+                    readers[one.index] = reader()
                     yield envelope(
                         [_delta(one.index, {"role": "assistant", "content": ""})], **more
                     )
-                delta = {"content": one.text} if one.text or not one.finished else {}
-                yield envelope(
-                    [_delta(one.index, delta, _logprobs(one, fields), **ending(one))], **more
-                )
+                for choice in _deltas(one, readers[one.index], fields):
+                    yield envelope([choice], **more)
     if fields.usage_at_end:
         yield envelope([], usage=usage.as_dict())
+
+
+def _deltas(one: CompletionOutput, reading: Reader, fields: ChatFields) -> Iterator[dict[str, Any]]:
+    """The last delta of an output carries its log-probabilities and, at its end, the reason."""
+    found = reading.read(one)
+    logprobs = _logprobs(one, fields)
+    if not found and (one.finished or (logprobs and logprobs["content"])):
+        found = [{}]
+    for number, delta in enumerate(found, 1):
+        if number < len(found):
+            yield _delta(one.index, delta)
+        else:
+            yield _delta(one.index, delta, logprobs, **reading.ending(one))
 
 
 def _delta(

@@ -1,0 +1,1 @@
+"""Finds tool calls and reasoning in what models write."""
