@@ -28,27 +28,29 @@ with LLM(
         SamplingParams(max_tokens=5, ignore_eos=True),
         SamplingParams(max_tokens=3, bad_words=["b"]),
         SamplingParams(max_tokens=2, allowed_token_ids=[120]),
+        SamplingParams(max_tokens=2, allowed_token_ids=[98], bad_words=["b"]),
     ]
-    outputs = llm.generate(["abc", "abc", "abc"], params, use_tqdm=False)
+    outputs = llm.generate(["abc"] * 4, params, use_tqdm=False)
     texts = [output.outputs[0].text for output in outputs]
 print("FOUND", json.dumps([texts, server.recv(2000).decode()]))
 """
 
 
 def test_runner_executor_hooks_and_stat_logger_work_together(run, tmp_path):
-    """Prompts are repeated, but for what a request forbids; each part tells of it."""
+    """Prompts are repeated, but for what a request forbids: one that forbids all ends alone."""
     file = tmp_path / "requests.jsonl"
     env = {"FRAMEWORK_PLUGINS": "+hooks:request_log"}
     out = run(script=SCRIPT.format(file=str(file)), env=env)
     (line,) = [line for line in out.splitlines() if line.startswith("FOUND")]
     texts, datagram = json.loads(line.removeprefix("FOUND"))
-    assert texts == ["abcab", "acc", "xx"]
+    assert texts == ["abcab", "acc", "xx", ""]
     (times,) = re.findall(r"^(\d+) steps in \d\.\d{3} s$", out, re.M)
     assert int(times) >= 5
     assert "framework.generation_tokens:10|c\n" in datagram
     assert "framework.request_success:3|c|#finished_reason:length\n" in datagram
     rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert sorted((row["reason"], row["prompt"], row["output"]) for row in rows) == [
+        ("error", 3, 0),
         ("length", 3, 2),
         ("length", 3, 3),
         ("length", 3, 5),

@@ -24,7 +24,6 @@ from framework.errors import IntegrityError, UnsupportedError
 
 DEPTH = 2
 BYTES = 256
-FEATURES: frozenset[str] = frozenset()
 
 
 class EchoRunner(ModelRunner):
@@ -44,7 +43,7 @@ class EchoRunner(ModelRunner):
             page_tokens=(context.page_tokens or 16,),
             bytes_free=0,
             vocab_size=self._vocab,
-            features=FEATURES,
+            features=frozenset(),
             max_loop_depth=DEPTH,
         )
 
@@ -52,9 +51,11 @@ class EchoRunner(ModelRunner):
         self._bound = True
 
     def submit(self, plan: StepPlan) -> Ticket:
-        check_features(self, plan.used(), FEATURES)
-        if not self._bound or len(self._queue) >= DEPTH:
-            raise IntegrityError("not bound, or too many steps in flight", expected=f"<= {DEPTH}")
+        if not self._bound:
+            raise IntegrityError("a runner computes between `bind` and `close`")
+        check_features(self, plan.used(), frozenset())
+        if len(self._queue) >= DEPTH:
+            raise IntegrityError("too many steps in flight", expected=f"at most {DEPTH}")
         self._queue.append(plan)
         return Ticket(plan.step_id)
 
@@ -66,10 +67,19 @@ class EchoRunner(ModelRunner):
             if slot in self._held and self._held[slot][0].generation == generation:
                 del self._held[slot]
         self._held |= {r.slot: (r, r.tokens.tolist()) for r in plan.admitted}
-        owners = zip(plan.slots.tolist(), plan.generations.tolist(), strict=True)
-        if any(self._held[slot][0].generation != generation for slot, generation in owners):
-            raise IntegrityError("a row names a request that is not in its slot")
-        ids = [self._sample(int(slot)) for slot in plan.slots[plan.wants_logits]]
+        ids: list[int] = []
+        errors: dict[int, str] = {}
+        for row, (slot, generation) in enumerate(zip(plan.slots, plan.generations, strict=True)):
+            request, tokens = self._held[int(slot)]
+            if request.generation != generation:
+                raise IntegrityError("a row names a request that is not in its slot", found=slot)
+            if plan.wants_logits[row]:
+                free = self._free(request, tokens)
+                if not free:  # the request ends; its token means nothing
+                    errors[row] = "the request forbids every token"
+                wanted = tokens[len(tokens) - request.num_prompt]
+                tokens.append(next((t for t in free if t >= wanted), min(free, default=0)))
+                ids.append(tokens[-1])
         return StepResult(
             step_id=plan.step_id,
             slots=plan.slots,
@@ -77,6 +87,7 @@ class EchoRunner(ModelRunner):
             token_offsets=np.concatenate(([0], np.cumsum(plan.wants_logits))).astype(np.int32),
             token_ids=np.array(ids, np.int32),
             accepted=np.zeros(plan.num_rows, np.int32),
+            errors=errors,
         )
 
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -87,19 +98,12 @@ class EchoRunner(ModelRunner):
         self._held.clear()
         self._queue.clear()
 
-    def _sample(self, slot: int) -> int:
-        request, tokens = self._held[slot]
-        sampling = request.sampling
-        wanted = tokens[len(tokens) - request.num_prompt]
-        banned = {
-            last for *head, last in request.bad_words if tokens[len(tokens) - len(head) :] == head
-        }
-        if sampling is not None and len(tokens) - request.num_prompt < sampling.min_tokens:
+    def _free(self, request: AdmittedRequest, tokens: list[int]) -> list[int]:
+        """What the request allows next, in order."""
+        sampling, end = request.sampling, len(tokens)
+        banned = {last for *head, last in request.bad_words if tokens[end - len(head) :] == head}
+        if sampling is not None and end - request.num_prompt < sampling.min_tokens:
             banned |= set(request.stop_ids)
         allowed = sampling.allowed_token_ids if sampling is not None else None
         some = range(self._vocab) if allowed is None else sorted(allowed)
-        free = [token for token in some if token not in banned]
-        if not free:
-            raise UnsupportedError("the request forbids every token", found=request.request_id)
-        tokens.append(next((token for token in free if token >= wanted), free[0]))
-        return tokens[-1]
+        return [token for token in some if token not in banned]
