@@ -77,7 +77,7 @@ def results(scaffolds, tmp_path_factory):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=290,
     )
     found: dict[str, dict[str, str]] = {kind.name: {} for kind in WITH_CONTRACT}
     for case in ET.parse(report).iter("testcase"):
