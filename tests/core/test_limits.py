@@ -70,6 +70,15 @@ def test_the_watermark_keeps_pages_free_when_a_request_is_admitted(engine, share
     one.run()
 
 
+def test_a_request_that_is_alone_may_use_what_the_watermark_keeps_free(engine):
+    """15 of 20 pages, where 10 must stay free beside others: nobody would ever start it."""
+    one = engine(runner={"num_pages": 21}, watermark=0.5)
+    one.add("large", [1] * 56, 4)
+    one.step()
+    assert one.core.stats.running == 1
+    one.run()
+
+
 def test_a_whole_sequence_that_must_fit_is_never_preempted(engine):
     counts = {}
     for must in (False, True):

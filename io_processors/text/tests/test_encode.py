@@ -217,6 +217,15 @@ def test_bos_is_added_as_the_file_says(
         assert tokenizer.encode("ab", add_special_tokens=False) == [8]
 
 
+def test_minus_one_means_that_there_is_no_such_token(
+    write: Callable[..., Path], files: Callable[..., ModelFiles], tmp_path: Path
+) -> None:
+    path = tiny(write, tmp_path / "t.gguf", bos_token_id=0xFFFFFFFF, add_bos_token=True)
+    tokenizer = GgufTokenizerLoader().load(files(path))
+    assert tokenizer.bos_id is None
+    assert tokenizer.encode("ab") == [8]
+
+
 def test_two_ids_with_one_spelling_both_have_their_text(
     write: Callable[..., Path], files: Callable[..., ModelFiles], tmp_path: Path
 ) -> None:

@@ -117,6 +117,54 @@ def test_a_tensor_that_would_be_huge_is_refused(good: Path, tmp_path: Path) -> N
         read_head(path)
 
 
+def test_names_that_are_there_twice_are_named(good: Path, tmp_path: Path) -> None:
+    path = tmp_path / "twice.gguf"
+    for old, new, words in (
+        (b"llama.eps", b"llama.EPS", None),
+        (b"tokenizer.ggml.scores", b"tokenizer.ggml.tokens", "key 'tokenizer.ggml.tokens'"),
+        (b"b.weight", b"a.weight", "tensor 'a.weight'"),
+    ):
+        path.write_bytes(good.read_bytes().replace(old, new))
+        if words is None:
+            read_head(path)
+        else:
+            with pytest.raises(ModelError, match=f"{words} is there twice"):
+                read_head(path)
+
+
+@pytest.mark.parametrize("alignment", [0, 3, 24, 1 << 21, -8, True, "8", 8.0])
+def test_an_impossible_alignment_is_refused(
+    write: Callable[..., Path], tmp_path: Path, alignment: object
+) -> None:
+    path = write(tmp_path / "aligned.gguf", {"general.name": "x"}, {})
+    kinds = {bool: (7, "<?"), str: (8, "<Q"), float: (6, "<f"), int: (5, "<i")}
+    number, form = kinds[type(alignment)]
+    packed = struct.pack(form, 1) + b"8" if alignment == "8" else struct.pack(form, alignment)
+    key = b"general.alignment"
+    raw = path.read_bytes()
+    # One more key in front of the others.
+    (keys,) = struct.unpack_from("<Q", raw, 16)
+    head = raw[:16] + struct.pack("<Q", keys + 1)
+    pair = struct.pack("<Q", len(key)) + key + struct.pack("<I", number) + packed
+    path.write_bytes(head + pair + raw[24:])
+    with pytest.raises(ModelError, match="alignment is impossible"):
+        read_head(path)
+
+
+def test_shapes_that_no_tensor_has_are_refused(good: Path, tmp_path: Path) -> None:
+    raw = good.read_bytes()
+    at = raw.index(b"a.weight") + len(b"a.weight")
+    path = tmp_path / "shape.gguf"
+    path.write_bytes(raw[:at] + struct.pack("<I", 9) + raw[at + 4 :])
+    with pytest.raises(ModelError, match=r"'a\.weight' has too many dimensions"):
+        read_head(path)
+    # Type 8 (Q8_0) has blocks of 32 numbers; rows of 31 are none.
+    row = struct.pack("<IQQI", 2, 31, 2, 8)
+    path.write_bytes(raw[:at] + row + raw[at + len(row) :])
+    with pytest.raises(ModelError, match=r"rows of 'a\.weight' are not whole blocks"):
+        read_head(path)
+
+
 def test_other_versions_and_byte_orders_are_named(good: Path, tmp_path: Path) -> None:
     path = tmp_path / "v.gguf"
     for version, words in ((1, "version 1"), (99, "version 99"), (3 << 24, "big-endian")):
