@@ -33,6 +33,12 @@ def test_philox_gives_the_published_answers_one_by_one_and_together():
     assert (philox4x32(counters, keys) == answers).all()
 
 
+def test_seeds_of_children_are_no_numbers_that_a_token_is_drawn_with():
+    """A child's seed must not tell what its parent draws at the position of that index."""
+    drawn = [int(u * 2**53) for u in uniforms([7] * 50, range(50))]
+    assert not {derive_seed(7, index) >> 11 for index in range(50)} & set(drawn)
+
+
 def test_uniforms_are_the_first_53_bits_of_the_block():
     expected = ((0x6627E8D5 << 32 | 0xE169C58D) >> 11) / 2**53
     assert uniforms([0], [0]).tolist() == [expected]

@@ -12,6 +12,21 @@ from framework.errors import ModelError
 from framework_text.bytes_of_tokens import byte_alphabet, token_decoder
 from framework_text.text_tokenizer import TextTokenizer
 
+REPLACE = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+
+
+def test_a_byte_stays_a_byte_whatever_steps_follow() -> None:
+    steps = {"type": "Sequence", "decoders": [{"type": "ByteFallback"}, REPLACE]}
+    decoder = token_decoder(steps)
+    assert (decoder.to_bytes("<0xE2>"), decoder.to_bytes("▁a")) == (b"\xe2", b" a")
+
+
+def test_without_a_decoder_tokens_are_words_and_the_first_space_is_none() -> None:
+    decoder = token_decoder(None)
+    assert decoder.to_bytes("a") == decoder.added_to_bytes("a") == b" a"
+    assert decoder.strips_leading_space
+
+
 NAMES = ["smollm", "bpe", "spm"]
 
 

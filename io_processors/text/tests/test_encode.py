@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from framework.contracts.model_source import ModelFiles
@@ -224,6 +225,41 @@ def test_minus_one_means_that_there_is_no_such_token(
     tokenizer = GgufTokenizerLoader().load(files(path))
     assert tokenizer.bos_id is None
     assert tokenizer.encode("ab") == [8]
+
+
+def test_user_defined_tokens_are_matched_whole_and_shown(
+    write: Callable[..., Path], files: Callable[..., ModelFiles], tmp_path: Path
+) -> None:
+    """<begin> is one of those here, <end> a control token."""
+    path = tiny(write, tmp_path / "t.gguf", token_type=[1] * 9 + [3, 4], bos_token_id=None)
+    tokenizer = GgufTokenizerLoader().load(files(path))
+    ids = tokenizer.encode("ab<begin><end>")
+    assert ids == [8, 10, 9]
+    assert tokenizer.decode(ids) == "ab<begin>"
+    assert tokenizer.special_ids == {9}
+
+
+def test_a_token_that_is_no_token_of_text_costs_nothing(
+    write: Callable[..., Path], files: Callable[..., ModelFiles], tmp_path: Path
+) -> None:
+    """All ways to cut a token are merges: of 1024 letters they would be half a million."""
+    tokens = ["<unk>", "</s>", *("a" * 2**power for power in range(11))]
+    path = tiny(
+        write,
+        tmp_path / "t.gguf",
+        model="llama",
+        tokens=tokens,
+        token_type=[2, 3] + [1] * 11,
+        scores=np.arange(13, dtype=np.float32),
+        merges=None,
+        eos_token_id=1,
+        bos_token_id=None,
+        add_bos_token=False,
+        add_space_prefix=False,
+    )
+    tokenizer = GgufTokenizerLoader().load(files(path))
+    assert tokenizer.encode("a" * 512) == [11]
+    assert tokenizer.encode("a" * 1024) == [11, 11]
 
 
 def test_two_ids_with_one_spelling_both_have_their_text(

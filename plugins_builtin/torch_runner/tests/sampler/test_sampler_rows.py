@@ -169,6 +169,7 @@ def test_nan_and_masked_rows_end_with_their_own_error_and_touch_nobody(make_benc
     assert "not numbers" in poisoned.errors[1]
     assert "not numbers" in poisoned.errors[2]
     assert "no token is left" in poisoned.errors[3]
+    assert poisoned.token_ids[1:5].tolist() == [0] * 4
     assert poisoned.logprob_rows.tolist() == [0, 5]
     for row in (0, 5):
         assert bits_of(poisoned, row) == bits_of(clean, row)
