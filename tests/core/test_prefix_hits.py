@@ -100,9 +100,12 @@ def test_a_hit_skips_no_prompt_position_whose_log_probability_is_missing(engine,
     assert one.answers["warm"].prompt_logprobs == {p: -p for p in range(1, 9)}
 
 
-def test_what_a_runner_scores_again_after_a_preemption_is_told_once(engine):
+@pytest.mark.parametrize("budget", [3, 100])
+def test_what_a_runner_scores_again_after_a_preemption_is_told_once(engine, budget):
     """`prompt_logprobs_from` saves the runner work; the core does not rely on it."""
-    one = engine(runner={"num_pages": 12}, enable_prefix_caching=False)
+    one = engine(
+        runner={"num_pages": 12}, enable_prefix_caching=False, max_num_batched_tokens=budget
+    )
     score = one.runner._score
 
     def careless(row, occupant, computed, new):

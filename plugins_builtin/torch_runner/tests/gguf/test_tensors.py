@@ -16,8 +16,10 @@ from framework.contracts.base import Rejected, Supported
 from framework.contracts.model_source import ModelFiles
 from framework.contracts.weight_loader import WeightQuery
 from framework.errors import ModelError
+from framework_text.gguf_metadata import read_head
 from framework_torch.gguf.loader import GgufLoader
 from framework_torch.gguf.transforms import undo_gemma_norm, undo_rope_permute
+from framework_torch.gguf.weights import GgufWeights
 
 Write = Callable[..., Path]
 Facts = Callable[..., dict[str, Any]]
@@ -136,6 +138,17 @@ def test_plain_types_are_views_and_quantized_ones_are_dequantized(
     assert path.read_bytes() == before
     with pytest.raises(ModelError, match="no such tensor"):
         weights.get("absent")
+
+
+def test_a_file_that_became_shorter_since_its_head_was_read_is_an_error(
+    write: Write, facts: Facts
+) -> None:
+    path = write(facts(), {"a.weight": np.ones((4, 8), np.float32)})
+    head = read_head(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    weights = GgufWeights([head])
+    with pytest.raises(ModelError, match="the file has become shorter"):
+        weights.get("a.weight")
 
 
 def test_permuted_rows_go_back_to_halves() -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 from transformers import LlamaConfig
+from transformers.models.gemma3.modeling_gemma3 import (
+    Gemma3TextScaledWordEmbedding as GemmaTextScaledWordEmbedding,
+)
 from transformers.models.llama.modeling_llama import LlamaRMSNorm, LlamaRotaryEmbedding
 
 from framework_torch.models.config import read_config
 from framework_torch.models.decoder import Decoder
 from framework_torch.models.families import FAMILIES
-from framework_torch.models.layers import RMSNorm
+from framework_torch.models.layers import Embedding, RMSNorm
 
 NARROW = [torch.bfloat16, torch.float16]
 
@@ -22,6 +25,17 @@ def test_the_mean_of_a_norm_is_taken_in_float32(dtype) -> None:
     ours, theirs = RMSNorm(64, 1e-5), LlamaRMSNorm(64, 1e-5)
     ours.weight.data = theirs.weight.data = weight
     assert torch.equal(ours(x), theirs(x))
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+def test_the_scale_of_an_embedding_is_rounded_as_gemma_was_trained(dtype) -> None:
+    """33.94 is 34 in bfloat16."""
+    torch.manual_seed(0)
+    theirs = GemmaTextScaledWordEmbedding(8, 1152, 0, embed_scale=1152**0.5).to(dtype)
+    ours = Embedding(8, 1152, scaled=True)
+    ours.weight.data = theirs.weight.data
+    ids = torch.arange(1, 8)
+    assert torch.equal(ours(ids), theirs(ids))
 
 
 @pytest.mark.parametrize("dtype", NARROW)

@@ -178,6 +178,15 @@ def test_greedy_takes_the_lowest_id_among_equals(make_bench):
     assert bench.sample([0], logits).token_ids.tolist() == [77]
 
 
+def test_the_best_one_alone_is_what_greedy_takes(make_bench):
+    """top_k 1 at any temperature, any seed."""
+    bench = make_bench(50)
+    logits = np.linspace(0, 0.1, 50)
+    for seed in range(20):
+        bench.admit(0, SamplingParams(top_k=1, temperature=2.0), seed=seed)
+        assert bench.sample([0], logits).token_ids.tolist() == [49]
+
+
 def test_ties_at_the_border_of_top_k_and_top_p_keep_the_lowest_ids(make_bench, naive_filter):
     for sampling in (SamplingParams(top_k=3), SamplingParams(top_p=0.55)):
         bench = make_bench(6, mode="processed_logprobs")
