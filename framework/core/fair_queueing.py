@@ -69,6 +69,7 @@ class FairQueueing(SchedulingPolicy):
         chosen = options if isinstance(options, FairOptions) else FairOptions()
         self._weights, self._default = chosen.weights, chosen.default_weight
         self._names: list[str | None] = []
+        self._index: dict[str, int] = {}  # of those names
         self._debts: dict[str, float] = {}  # virtual times of tenants without an index
         self._weight: F64 = np.zeros(0)
         self._time: F64 = np.zeros(0)
@@ -113,22 +114,35 @@ class FairQueueing(SchedulingPolicy):
             self._time = np.concatenate([self._time, np.zeros(more)])
             self._busy = np.concatenate([self._busy, np.zeros(more, np.bool_)])
             self._seen = np.concatenate([self._seen, np.zeros(more, np.bool_)])
-        for index in np.flatnonzero(np.bincount(requests.tenant)).tolist():
-            if self._names[index] != names[index]:
-                self._hand_over(index, names[index])
+        present = np.flatnonzero(np.bincount(requests.tenant)).tolist()
+        moved = [index for index in present if self._names[index] != names[index]]
+        # All leave before any enters: one may enter where another was, and the other way round.
+        for index in moved:
+            self._leave(index)
+        for index in moved:
+            self._enter(index, names[index])
 
-    def _hand_over(self, index: int, name: str) -> None:
-        """The index belongs to `name` now."""
-        before = self._names[index]
-        if before is not None and self._time[index] > self._now:
-            self._debts[before] = float(self._time[index])
+    def _leave(self, index: int) -> None:
+        """Whoever had the index has it no longer."""
+        name = self._names[index]
+        if name is None:
+            return
+        if self._time[index] > self._now:
+            self._debts[name] = float(self._time[index])
         if len(self._debts) > MOST_DEBTS:
             ahead = sorted(self._debts.items(), key=lambda debt: debt[1])[MOST_DEBTS // 2 :]
             self._debts = {tenant: time for tenant, time in ahead if time > self._now}
-        self._names[index] = name
+        self._names[index] = None
+        self._busy[index] = self._seen[index] = False
+        del self._index[name]
+
+    def _enter(self, index: int, name: str) -> None:
+        """The index belongs to `name` now, which may have had another that nobody took since."""
+        if name in self._index:
+            self._leave(self._index[name])
+        self._names[index], self._index[name] = name, index
         self._weight[index] = self._weights.get(name, self._default)
         self._time[index] = self._debts.pop(name, 0.0)
-        self._busy[index] = self._seen[index] = False
 
 
 def _before(

@@ -62,6 +62,32 @@ class Likelier(LogitsProcessor):
         row[token] += 5.0
 
 
+class NoStutter(Likelier):
+    """Lowers what was generated last, and nothing else."""
+
+    def change(self, row, token, output):
+        row[output[-1:].tolist()] -= 50.0
+
+
+class Counts(Likelier):
+    """Lowers what was generated; what was there when the request came is kept from then."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.counted = {}
+
+    def admit(self, request):
+        super().admit(request)
+        self.counted[request.slot] = request.tokens[request.num_prompt :].tolist()
+
+    def apply(self, logits, slots, outputs):
+        for row, slot in enumerate(slots.tolist()):
+            if slot in self.tokens:
+                seen = set(self.counted[slot])
+                seen.update(outputs[row][len(self.counted[slot]) :].tolist())
+                logits[row, sorted(seen)] -= 2.0
+
+
 class NoRepeat(Likelier):
     """Forbids what would repeat the last n tokens: its rows depend on what was generated."""
 
@@ -202,6 +228,11 @@ class SaysItKeepsTheBest(Likelier):
     changes_argmax = False
 
 
+@breaks("LOGIT-101")
+class SaysThatWhatWasLastStaysTheBest(NoStutter):
+    changes_argmax = False
+
+
 @breaks("LOGIT-201")
 class SaysNotThatItKeepsTheBest(Warmer):
     changes_argmax = True
@@ -210,7 +241,7 @@ class SaysNotThatItKeepsTheBest(Warmer):
 MUTANTS = mutants_of(list(globals().values()))
 
 
-@pytest.mark.parametrize("processor", [Likelier, NoRepeat, Warmer])
+@pytest.mark.parametrize("processor", [Likelier, NoRepeat, NoStutter, Counts, Warmer])
 def test_sound_processors_pass(processor):
     report = check(processor, suite=LogitsProcessorSuite, layers=IN_PROCESS)
     assert not report.failures, report.text()

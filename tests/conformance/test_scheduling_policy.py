@@ -25,7 +25,7 @@ from tests.conformance.mutants import (
 )
 
 SHOWN_IN_A_RUN = ("POL-020", "POL-021")
-SHAPES = ("POL-001", "POL-002", "POL-004", "POL-006", "POL-008", "POL-010", "POL-011")
+SHAPES = ("POL-001", "POL-002", "POL-004", "POL-006", "POL-008", "POL-010", "POL-011", "POL-013")
 
 
 def in_an_engine(requests):
@@ -164,6 +164,21 @@ class Slow(Plain):
         if len(requests) >= 10_000:
             time.sleep(0.06)
         return super().keys(requests)
+
+
+@breaks("POL-013")
+class ByIndex(Plain):
+    """An account by index, which another tenant may have tomorrow."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.used = np.zeros(99)
+
+    def keys(self, requests):
+        return super().keys(requests) + self.used[requests.tenant]
+
+    def served(self, requests, tokens):
+        np.add.at(self.used, requests.tenant, tokens)
 
 
 @breaks("POL-020", "POL-021")

@@ -9,6 +9,7 @@ from framework.contracts.scheduling_policy import RequestArrays
 from framework.core import fair_queueing
 from framework.core.fair_queueing import FairOptions, FairQueueing
 from framework.core.tenants import Tenants
+from framework.testing.conformance.suites.policy_parts import take
 
 
 def test_an_index_is_a_tenants_as_long_as_it_has_a_request():
@@ -81,6 +82,19 @@ def test_a_tenant_that_lost_its_index_is_as_far_ahead_as_it_was():
     assert policy._weight[0] == 1.0
     policy.keys(arrays(names, 0))
     assert policy._weight[0] == 2.0
+
+
+@pytest.mark.parametrize("names", [["b", "a"], ["b", "c"]])
+def test_a_tenant_at_anothers_index_is_as_far_ahead_as_it_was(names):
+    """Its own index went to another that no policy has seen, or was seen in the same call."""
+    policy = FairQueueing()
+    for tenant in (0, 1):
+        policy.keys(arrays(["a", "b"], tenant))
+    policy.served(arrays(["a", "b"], 1), np.array([100]))
+    both = take(arrays(names, 0), [0, 0])
+    both.tenant[1] = 1
+    assert policy.keys(both).tolist() == [100.0, 0.0]
+    assert policy.keys(arrays(names, 0)) == [100.0]
 
 
 def test_debts_are_bounded_and_the_largest_stay(monkeypatch):

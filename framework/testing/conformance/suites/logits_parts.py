@@ -12,6 +12,8 @@ from framework.contracts.step import I32
 from framework.testing.conformance.outcomes import Violation
 
 F32 = npt.NDArray[np.float32]
+PROMPT: I32 = np.arange(3, dtype=np.int32)
+NOTHING: I32 = np.zeros(0, np.int32)
 HOSTILE: tuple[Any, ...] = (
     True,
     0,

@@ -12,13 +12,20 @@ from typing import Any, ClassVar
 import numpy as np
 
 from framework.contracts.sampling import SamplingParams
-from framework.contracts.step import AdmittedRequest
+from framework.contracts.step import I32, AdmittedRequest
 from framework.errors import InputError
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.suite import Suite
-from framework.testing.conformance.suites.logits_parts import F32, HOSTILE, Row, check_same
+from framework.testing.conformance.suites.logits_parts import (
+    F32,
+    HOSTILE,
+    NOTHING,
+    PROMPT,
+    Row,
+    check_same,
+)
 from framework.testing.conformance.suites.place import bridge_to
 
 
@@ -51,15 +58,15 @@ class LogitsProcessorSuite(Suite):
         """A request's parameters with an argument for the plugin."""
         return SamplingParams(extra_args={self.target.record.name: argument})
 
-    def admit(self, own: Any, slot: int, sampling: SamplingParams, output: int = 0) -> None:
+    def admit(self, own: Any, slot: int, sampling: SamplingParams, output: I32 = NOTHING) -> None:
         """A request with a prompt of three tokens, and some that it generated before."""
         own.admit(
             AdmittedRequest(
                 slot=slot,
                 generation=1,
                 request_id=f"request-{slot}",
-                tokens=np.arange(3 + output, dtype=np.int32),
-                num_prompt=3,
+                tokens=np.concatenate([PROMPT, output]),
+                num_prompt=len(PROMPT),
                 sampling=sampling,
                 seed=7,
             )
@@ -83,16 +90,19 @@ class LogitsProcessorSuite(Suite):
         return Row(slot, logits, ids.astype(np.int32))
 
     def open_row(self, case: Case) -> Row:
-        """One whose best tokens are close, and of low ids, as those in examples are."""
+        """One whose best tokens are close, and of low ids, as those in examples are.  In half of
+        the cases the best is what was generated last, which what minds the past lowers."""
         row = self.row(case, 2)
         low = row.logits[: min(32, self.vocab_size)]
         low[:] = 20 + case.rng.random(len(low)).astype(np.float32)
+        if case.index % 2:
+            row.logits[row.output[-1:]] = 21.5
         return row
 
     def fresh(self, argument: Any, row: Row) -> F32:
         """The row alone, of a new instance: what it must be wherever it comes."""
         own = self.new()
-        self.admit(own, row.slot, self.sampling(argument), len(row.output))
+        self.admit(own, row.slot, self.sampling(argument), row.output)
         return self.apply(own, [row])[0]
 
     def pick(self, case: Case, rows: int = 1) -> list[Any]:
@@ -165,7 +175,7 @@ class LogitsProcessorSuite(Suite):
             slots = [int(slot) for slot in case.rng.permutation(9)[:4]]
             rows = [self.row(case, slot) for slot in slots]
             for row, argument in zip(rows, arguments, strict=True):
-                self.admit(own, row.slot, self.sampling(argument), len(row.output))
+                self.admit(own, row.slot, self.sampling(argument), row.output)
             for order in ([0, 1, 2, 3], [2, 0, 3, 1], [3]):
                 after = self.apply(own, [rows[index] for index in order])
                 for place, index in enumerate(order):
@@ -189,7 +199,7 @@ class LogitsProcessorSuite(Suite):
         for case in self.cases(4):
             own, (argument,) = self.new(), self.pick(case)
             row = self.row(case, 4)
-            self.admit(own, 4, self.sampling(argument), len(row.output))
+            self.admit(own, 4, self.sampling(argument), row.output)
             first = self.apply(own, [row])[0]
             for _ in range(3):
                 check_same(self.apply(own, [row])[0], first, "the same row once more")
@@ -220,7 +230,7 @@ class LogitsProcessorSuite(Suite):
                 self.apply(own, [Row(1, row.logits, row.output[:length])])
             stayed = self.apply(own, [Row(1, row.logits, row.output)])[0]
             own.drop(1)
-            self.admit(own, 6, self.sampling(argument), len(row.output))
+            self.admit(own, 6, self.sampling(argument), row.output)
             check_same(self.apply(own, [row])[0], stayed, "a row after a preemption")
 
     @clause("LOGIT-016", "slots and outputs are only read", of=("apply",))

@@ -51,6 +51,16 @@ def copy(requests: RequestArrays) -> RequestArrays:
     return take(requests, list(range(len(requests))))
 
 
+def renumbered(rng: np.random.Generator, requests: RequestArrays) -> RequestArrays:
+    """The same requests of the same tenants, as copies; the tenants have other indices."""
+    place = rng.permutation(len(requests.tenant_names))
+    names = [""] * len(place)
+    for old, new in enumerate(place):
+        names[new] = requests.tenant_names[old]
+    own = dataclasses.replace(copy(requests), tenant_names=tuple(names))
+    return dataclasses.replace(own, tenant=place[requests.tenant].astype(np.int64))
+
+
 def check_keys(answer: object, count: int) -> npt.NDArray[np.float64]:
     """Raise Violation unless `answer` is what `keys` must answer for `count` requests."""
     expect(isinstance(answer, np.ndarray), "keys are no array", found=type(answer).__name__)

@@ -18,6 +18,7 @@ from framework.testing.conformance.suites.policy_parts import (
     check_same,
     copy,
     random_requests,
+    renumbered,
     take,
     watched,
 )
@@ -29,7 +30,6 @@ HOUR = 3600.0
 
 class SchedulingPolicySuite(Suite):
     """fixed_keys: the class says `keys_are_fixed`.  account: it overrides `served`.
-
     keys_budget: seconds that the keys of 10,000 requests may take.
     patience: steps of an hour each, after which a request must have run that others,
     who come later, would go before.
@@ -63,8 +63,7 @@ class SchedulingPolicySuite(Suite):
 
     @clause("POL-003", "nobody has no keys", of=("keys",))
     def nobody_has_no_keys(self) -> None:
-        rng = np.random.default_rng(0)
-        check_keys(self.new().keys(random_requests(rng, 0)), 0)
+        check_keys(self.new().keys(random_requests(np.random.default_rng(0), 0)), 0)
 
     @clause("POL-004", "a key belongs to its request, whatever the order of them", of=("keys",))
     def keys_go_with_their_requests(self) -> None:
@@ -169,11 +168,9 @@ class SchedulingPolicySuite(Suite):
                 policy.served(requests, tokens)
                 check_same(before, requests, "served")
                 expect(np.array_equal(counted, tokens), "served changed tokens")
-                asked = random_requests(case.rng, 20)
-                check_keys(policy.keys(asked), 20)
+                check_keys(policy.keys(random_requests(case.rng, 20)), 20)
 
-    @staticmethod
-    def _served(case: Case, count: int, tenants: int = len(TENANTS)) -> tuple[Any, Any]:
+    def _served(self, case: Case, count: int, tenants: int = len(TENANTS)) -> tuple[Any, Any]:
         requests = random_requests(case.rng, count, tenants=tenants)
         return requests, case.rng.integers(1, 2048, count)
 
@@ -217,6 +214,23 @@ class SchedulingPolicySuite(Suite):
             expected=f"at most {self.keys_budget:g} s for 10,000 requests",
             found=f"{min(seconds):.3f} s",
         )
+
+    @clause("POL-013", "a tenant goes by its name, whatever its index", of=("keys", "served"))
+    def tenants_go_by_name(self) -> None:
+        for case in self.cases(5):
+            stays, moves = self.new(), self.new()
+            requests, tokens = self._served(case, 20)
+            stays.served(copy(requests), tokens.copy())
+            moves.served(requests, tokens)
+            asked = random_requests(case.rng, 20)  # when those have left
+            first = check_keys(stays.keys(copy(asked)), 20)
+            second = check_keys(moves.keys(renumbered(case.rng, asked)), 20)
+            expect(
+                np.array_equal(first, second),
+                "the keys change with the indices of the tenants",
+                expected=first,
+                found=second,
+            )
 
     # In a running engine
 
