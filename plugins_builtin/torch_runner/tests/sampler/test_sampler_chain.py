@@ -178,6 +178,15 @@ def test_greedy_takes_the_lowest_id_among_equals(make_bench):
     assert bench.sample([0], logits).token_ids.tolist() == [77]
 
 
+def test_ids_of_a_prompt_beyond_the_logits_have_nothing_to_penalize(make_bench):
+    """A vocabulary may be larger than what the model can produce."""
+    bench = make_bench(50)
+    penalties = {"repetition_penalty": 2.0, "presence_penalty": 1.0, "frequency_penalty": 1.0}
+    bench.admit(0, GREEDY.replace(**penalties), prompt=(49, 50, 51), outputs=(50, 48))
+    logits = np.linspace(1, 1.1, 50)
+    assert bench.sample([0], logits).token_ids.tolist() == [47]
+
+
 def test_the_best_one_alone_is_what_greedy_takes(make_bench):
     """top_k 1 at any temperature, any seed."""
     bench = make_bench(50)
