@@ -31,7 +31,7 @@ $(VENV)/gemma: $(VENV)/ready
 $(CORE_VENV)/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(CORE_VENV)
 	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt "setuptools>=77" wheel
-	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt --no-build-isolation -e . pytest pytest-timeout hypothesis
+	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt --no-build-isolation -e '.[xxhash]' pytest pytest-timeout hypothesis
 	touch $@
 
 demo: $(VENV)/ready

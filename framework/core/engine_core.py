@@ -122,6 +122,7 @@ class EngineCore:
         request = Request(entry, self._arrivals, now, state.tenants.enter(entry.tenant))
         request.attendants = state.hub.attendants(entry.extras)
         state.requests[entry.request_id] = request
+        state.watched += bool(request.attendants)
         state.queue.add(request, now)
         state.queue.watch(request)
 
@@ -159,6 +160,7 @@ class EngineCore:
                 break
             if self._state.hub.any:
                 self._patience.went_on()
+            if self._state.watched:
                 plan = self._state.hub.attach(plan, self._concerned(plan))
             self._flight.append((plan, submit(self._runner, plan)))
         if not self._flight:
@@ -169,7 +171,7 @@ class EngineCore:
 
     def _late(self, plan: StepPlan) -> LateInputs:
         """What participants know only now; rows without what they need are dropped."""
-        if not self._state.hub.any:
+        if not self._state.watched:
             return NOTHING_LATE
         late = self._state.hub.late(plan, self._updater.live(plan)[1])
         self._end_failed()

@@ -37,12 +37,9 @@ class Scheduler:
         self._clock = clock
         self._order: Counts = np.zeros(0, np.int64)
         self._admitter = Admitter(state)
-        # Participants, drafts and policies whose keys move must be asked in every step.
+        # Drafts and policies whose keys move must be asked in every step.
         self._may_be_steady = (
-            state.policy.keys_are_fixed
-            and not state.accounts
-            and not state.hub.any
-            and not state.config.max_drafts
+            state.policy.keys_are_fixed and not state.accounts and not state.config.max_drafts
         )
 
     def schedule(self) -> StepPlan | None:
@@ -86,7 +83,7 @@ class Scheduler:
         want = np.minimum(self._wanted(order), draft.budget)
         needed = None if state.config.enable_chunked_prefill else self._whole(order)
         attended: list[int] = []
-        if state.hub.any:
+        if state.watched:
             attended = np.flatnonzero(state.slots.attended[order] & (want > 0)).tolist()
         for index in attended:
             request = state.slots.requests[order[index]]

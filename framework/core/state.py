@@ -60,10 +60,11 @@ class Loading:
 
 @dataclass(slots=True)
 class CoreState:
-    """requests: all that have not ended.  running: slots, unordered.  loading: by slot.
-    released: slots that the runner has not been told of yet.  last_step, done_step: ids of
-    the newest plan and of the newest finished one.  stuck: for whom there were no pages when
-    the line was last looked at, and how often pages had changed by then."""
+    """requests: all that have not ended.  watched: how many of them a participant attends.
+    running: slots, unordered.  loading: by slot.  released: slots that the runner has not been
+    told of yet.  last_step, done_step: ids of the newest plan and of the newest finished one.
+    stuck: for whom there were no pages when the line was last looked at, and how often pages had
+    changed by then."""
 
     config: CoreConfig
     policy: SchedulingPolicy
@@ -73,6 +74,7 @@ class CoreState:
     queue: WaitingQueue = field(init=False)
     fence: Fence = field(default_factory=Fence)
     requests: dict[str, Request] = field(default_factory=dict)
+    watched: int = 0
     tenants: Tenants = field(default_factory=Tenants)
     running: list[int] = field(default_factory=list)
     loading: dict[int, Loading] = field(default_factory=dict)
@@ -174,6 +176,7 @@ class CoreState:
     def _forget(self, request: Request) -> None:
         request.status = Status.FINISHED
         del self.requests[request.id]
+        self.watched -= bool(request.attendants)
         self.tenants.leave(request.tenant)
 
     def end(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
@@ -234,5 +237,8 @@ class CoreState:
                 expected=len(self.requests),
                 found=f"{len(slots)} in slots, {len(self.queue)} waiting",
             )
+        watched = sum(bool(request.attendants) for request in self.requests.values())
+        if watched != self.watched:
+            raise IntegrityError("attended requests", expected=watched, found=self.watched)
         self.slots.check_integrity(self.fence.num_slots)
         self.kv.check_integrity(self.fence.pages())

@@ -208,10 +208,9 @@ class Steady:
 
 
 def _quiet(state: CoreState) -> bool:
-    """Nobody leaves, loads or was told to stop."""
-    return not (
-        state.loading or state.paused or state.released or state.kv.has_drops or state.fence.busy
-    )
+    """Nobody leaves, loads or was told to stop, and no participant must be asked."""
+    moves = state.loading or state.released or state.kv.has_drops or state.fence.busy
+    return not (moves or state.paused or state.watched)
 
 
 def _plain(result: StepResult) -> bool:
@@ -223,6 +222,7 @@ def _plain(result: StepResult) -> bool:
         or result.pooled
         or len(result.invalid_pages)
         or len(result.draft_ids)
+        or result.attachments
     )
 
 

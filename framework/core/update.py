@@ -66,7 +66,7 @@ class Updater:
             for slot in state.kv.invalidate(result.invalid_pages.tolist()):
                 state.preempt(slot, self._clock())
         progress = self._begin(plan, result)
-        if state.hub.any:
+        if state.watched or result.attachments:
             self._absorb(plan, result, progress)
         self._count(plan, result, progress)
         self._append(plan, result, progress)

@@ -112,6 +112,8 @@ class Harness:
         outputs = self.core.step()
         self.core.check_integrity()
         if self.runner.plans:
+            rows, most = self.runner.plans[-1].num_rows, self.config.active_limit
+            _must(rows <= most, f"a step of {rows} requests, where {most} may be active")
             spent, budget = self.runner.plans[-1].num_tokens, self.config.max_num_batched_tokens
             _must(spent <= budget, f"a step of {spent} tokens, with a budget of {budget}")
         self.absorb(outputs)

@@ -21,9 +21,13 @@ class Clock:
         return self.now
 
 
-def tokens_of(plan, slot):
-    rows = np.flatnonzero(plan.slots == slot)
-    return int(plan.num_new[rows[0]]) if len(rows) else 0
+class Held(SchedulerParticipant):
+    """most: tokens of a request in a step."""
+
+    most = 9
+
+    def limit(self, request, start, tokens):
+        return min(tokens, self.most)
 
 
 def test_a_long_prefill_alone_takes_the_whole_budget(engine):
@@ -50,6 +54,54 @@ def test_the_adaptive_share_divides_the_budget_among_those_that_prefill(engine):
         one.add(name, [ord(name)] * 40)
     one.step()
     assert one.runner.plans[0].num_new.tolist() == [8, 8, 8]
+
+
+def test_the_adaptive_share_counts_no_request_that_needs_one_token_only(engine):
+    one = engine(max_num_batched_tokens=24, long_prefill_threshold="auto", max_num_seqs=3)
+    for name in "ab":
+        one.add(name, [ord(name)] * 3, 20)
+    one.step()
+    one.add("long", [1] * 60)
+    one.step()
+    assert one.runner.plans[-1].num_new.tolist() == [1, 1, 22]
+    one.step()
+    assert one.runner.plans[-1].num_new.tolist() == [1, 1, 22]
+    one.run()
+
+
+def test_the_adaptive_share_counts_no_request_for_which_there_is_no_slot(engine):
+    one = engine(max_num_batched_tokens=24, long_prefill_threshold="auto", max_num_seqs=2)
+    for name in "abcdef":
+        one.add(name, [ord(name)] * 40)
+    one.step()
+    assert one.runner.plans[0].num_new.tolist() == [12, 12]
+    one.step()
+    assert one.runner.plans[1].num_new.tolist() == [12, 12]
+    one.run()
+
+
+def test_the_adaptive_share_is_no_less_than_a_page(engine):
+    one = engine(max_num_batched_tokens=8, long_prefill_threshold="auto")
+    for name in "abcd":
+        one.add(name, [ord(name)] * 40)
+    one.step()
+    assert one.runner.plans[0].num_new.tolist() == [4, 4]
+
+
+def test_no_more_are_active_when_more_run_because_a_participant_held_some(engine):
+    one = engine(participants={"slow": (slow := Held())}, max_num_seqs=6, max_num_active=2)
+    for name in "ab":
+        one.add(name, [ord(name)], extras={"slow": b""})
+    one.step()
+    slow.most = 0
+    for name in "cd":
+        one.add(name, [ord(name)], 20)
+    one.step()
+    slow.most = 9
+    assert one.core.stats.running == 4
+    one.step()
+    assert one.runner.plans[-1].num_rows == 2
+    one.run()
 
 
 def test_active_requests_are_limited_apart_from_slots(engine):
@@ -89,6 +141,35 @@ def test_a_whole_sequence_that_must_fit_is_never_preempted(engine):
         counts[must] = one.core.stats.preemptions
     assert counts[False] > 0
     assert counts[True] == 0
+
+
+def test_a_whole_sequence_must_fit_beside_the_watermark_too(engine):
+    one = engine(runner={"num_pages": 21}, watermark=0.5, whole_sequence_must_fit=True)
+    for name in "abcd":
+        one.add(name, [ord(name)] * 15, 1)
+    one.step()
+    assert one.core.stats.waiting == 2
+    one.run()
+
+
+def test_a_whole_sequence_must_fit_beside_what_one_that_loads_may_still_claim(engine):
+    class Later(SchedulerParticipant):
+        looks = 0
+
+        def external_prefix(self, request, local_hit):
+            return External(4, self.arrived)
+
+        def arrived(self):
+            self.looks += 1
+            return None if self.looks < 4 else 0
+
+    one = engine(
+        participants={"later": Later()}, runner={"num_pages": 14}, whole_sequence_must_fit=True
+    )
+    one.add("loads", [1] * 5, 30, extras={"later": b""})
+    one.add("other", [2] * 5, 30)
+    one.run()
+    assert one.core.stats.preemptions == 0
 
 
 def test_a_full_queue_refuses_and_takes_again_when_there_is_room(engine):

@@ -47,7 +47,7 @@ class LateConnector(SchedulerParticipant):
 
     def __init__(self):
         super().__init__()
-        self.runner, self.loads = None, {}
+        self.runner, self.loads, self.entered_by = None, {}, {}
 
     def external_prefix(self, request, local_hit):
         offered, looks, brings = (int(x) for x in request.input.extras["late"].split(b","))
@@ -59,7 +59,7 @@ class LateConnector(SchedulerParticipant):
 
         def arrived():
             load[0] -= 1
-            if load[0] > 0 or not self.runner.holds(request.id):
+            if load[0] > 0 or not self._entered(request):
                 return None
             del self.loads[request.id]
             if brings < 0:
@@ -68,6 +68,15 @@ class LateConnector(SchedulerParticipant):
             return min(brings, offered)
 
         return External(offered, arrived)
+
+    def attach(self, plan, requests):
+        for request in plan.admitted:
+            self.entered_by[request.request_id] = plan.step_id
+
+    def _entered(self, request):
+        """The runner has its pages; those of the time before a preemption are another's."""
+        done = self.runner.steps - len(self.runner._waiting)
+        return done >= self.entered_by[request.id]
 
     def release(self, request):
         load = self.loads.pop(request.id, None)

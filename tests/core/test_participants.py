@@ -153,6 +153,22 @@ def test_held_pages_stay_until_their_holder_is_done(engine):
     one.run()
 
 
+@pytest.mark.parametrize("waits", [False, True])
+def test_held_pages_are_free_again_although_no_step_can_run(engine, waits):
+    watcher, done = Recorder(), []
+    watcher.hold = Hold(lambda: bool(done))
+    one = engine(participants={"watch": watcher}, runner={"num_pages": 4})
+    one.add("held", [1] * 9, max_tokens=2, extras={"watch": b""})
+    while one.answers["held"].reason is None:
+        one.step()
+    if waits:
+        one.add("next", [2] * 9, max_tokens=2)
+        one.step()
+        assert one.answers["next"].tokens == []
+    done.append(True)
+    one.run(20)
+
+
 def _boom(*arguments):
     raise RuntimeError("boom")
 

@@ -138,6 +138,11 @@ def test_identity_unit_and_epoch_are_told_apart():
     assert len(roots) == 6
 
 
+def test_a_secret_of_the_process_changes_every_name():
+    roots = {hashing.PageHasher("a", 1, root=secret)._root for secret in (b"", b"1", b"2")}
+    assert len(roots) == 3
+
+
 def fresh(one):
     """The runner's weights change, and the core is told."""
     one.runner.weights += 1

@@ -141,6 +141,25 @@ def test_pages_that_fail_to_arrive_are_computed_or_fail_the_request(engine, alon
             assert answers[name].tokens == alone([index + 1] * 20).tokens
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_of_a_whole_prompt_from_elsewhere_the_last_token_is_computed(engine, alone, later):
+    class Whole(SchedulerParticipant):
+        attends_all = True
+
+        def external_prefix(self, request, local_hit):
+            return External(100, self.arrived if later else None)
+
+        def arrived(self):
+            return 100 if one.runner.holds("a") else None
+
+    one = engine(participants={"whole": Whole()})
+    one.runner.worker = lambda plan: [one.runner.fill(r.request_id, 0, 20) for r in plan.admitted]
+    one.add("a", [1] * 20)
+    assert one.run()["a"].tokens == alone([1] * 20).tokens
+    plan = next(plan for plan in one.runner.plans if plan.num_rows)
+    assert (plan.computed.tolist(), plan.num_new.tolist()) == ([19], [1])
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_pages_of_an_aborted_load_are_held_until_it_is_over(engine, depth):
     connector = Connector(12, {}, 8)
@@ -342,5 +361,40 @@ def test_a_step_without_interested_requests_asks_no_participant(engine):
             return super().__getattribute__(name)
 
     one = engine(participants={"loud": Loud()})
-    one.add("a", [1] * 9)
+    one.add("a", [1] * 9, 20)
+    for _ in range(5):
+        one.step()
+    assert one.core._state.steady is not None
     assert one.run()["a"].reason == "length"
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_who_comes_while_nobody_was_interested_is_attended_from_the_start(engine, depth):
+    class Watcher(SchedulerParticipant):
+        def __init__(self):
+            super().__init__()
+            self.calls, self.notes = [], 0
+
+        def attach(self, plan, requests):
+            self.calls.append([r.id for r in requests.values()])
+
+        def absorb(self, result, requests):
+            self.notes += result.attachments.get("watch") == b"news"
+
+    watcher, news = Watcher(), {}
+    one = engine(
+        participants={"watch": watcher}, loop_depth=depth, runner={"attachments": lambda plan: news}
+    )
+    one.add("a", [1], 30)
+    for _ in range(5):
+        one.step()
+    assert one.core._state.steady is not None
+    assert watcher.calls == []
+    news["watch"] = b"news"
+    one.step()
+    assert watcher.notes == 1  # of its worker half
+    news.clear()
+    one.add("b", [2], 4, extras={"watch": b""})
+    one.run()
+    assert watcher.calls == [["b"]] * 4
+    assert one.core._state.watched == 0

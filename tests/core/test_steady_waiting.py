@@ -161,6 +161,27 @@ def test_steps_are_equal_while_pages_are_lacking_for_the_first_in_line(engine, d
     assert two.one.answers["waits"].tokens == truth([2] * 60, 2)
 
 
+@pytest.mark.parametrize("layers", ["full", "both"])
+@pytest.mark.parametrize("steps", [5, 6])
+def test_a_page_that_has_got_its_name_is_hit_by_the_first_in_line_at_once(engine, steps, layers):
+    """With two steps in flight no page is taken in the step after: only the name is new."""
+    two = Pair(
+        engine,
+        loop_depth=2,
+        runner={
+            "layers": LAYERS[layers],
+            "num_pages": 1 + 11 * len(LAYERS[layers]),
+            "script": lambda request, position, before: position,
+            "max_model_len": 44,
+        },
+    )
+    two.add("runs", [0, 1, 2], 39)
+    two.step(steps)
+    two.add("waits", list(range(40)), 2)
+    two.run()
+    assert two.one.answers["waits"].cached > 0
+
+
 def test_who_waits_too_long_ends_in_the_same_step(engine):
     two = Pair(engine, max_num_seqs=1, queue_timeout=3.0)
     two.add("runs", [1], 40)

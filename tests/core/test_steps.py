@@ -90,7 +90,7 @@ def test_a_policy_hears_of_every_token_that_is_planned(engine, depth):
     policy.seen = []
     one = engine(policy=policy, loop_depth=depth, max_num_batched_tokens=7)
     for index in range(3):
-        one.add(str(index), [index] * 6, max_tokens=3)
+        one.add(str(index), [index] * 6, max_tokens=20)
     one.run()
     assert [tokens for _, tokens in policy.seen] == [p.num_new.tolist() for p in one.runner.plans]
     assert policy.seen[0] == ([1, 2], [6, 1])
@@ -217,8 +217,9 @@ def test_every_request_that_entered_a_slot_is_released_once(engine, depth):
     assert sorted(left) == sorted(entered[:-1])
 
 
-def test_a_prompt_that_needs_every_page_starts_at_once(engine):
-    one = engine(runner={"num_pages": 14})
+@pytest.mark.parametrize("watermark", [0.0, 0.5])
+def test_a_prompt_that_needs_every_page_starts_at_once(engine, watermark):
+    one = engine(runner={"num_pages": 14}, watermark=watermark)
     one.add("all", [1] * 51, max_tokens=1)
     assert one.run(2)["all"].reason == "length"
 
@@ -242,9 +243,10 @@ def test_a_deadline_ends_a_request_whose_pages_never_arrive(engine):
     assert "deadline" in answers["a"].error
 
 
-@pytest.mark.parametrize("offered", [3, 0, -3])
-def test_more_tokens_than_were_offered_do_not_arrive(engine, alone, offered):
-    """What nobody wrote would be read, and hit by others under the name of the prompt."""
+@pytest.mark.parametrize(("offered", "come"), [(3, 14), (0, 14), (-3, 14), (3, -2)])
+def test_more_tokens_than_were_offered_do_not_arrive(engine, alone, offered, come):
+    """What nobody wrote would be read, and hit by others under the name of the prompt; nor do
+    fewer than none."""
     one = None
 
     class Boaster(SchedulerParticipant):
@@ -253,7 +255,7 @@ def test_more_tokens_than_were_offered_do_not_arrive(engine, alone, offered):
                 if not one.runner.holds(request.id):
                     return None
                 one.runner.fill(request.id, local_hit, local_hit + max(offered, 0))
-                return 14
+                return come
 
             return External(offered, arrived)
 
@@ -263,4 +265,4 @@ def test_more_tokens_than_were_offered_do_not_arrive(engine, alone, offered):
     one.add("b", [1] * 17)
     assert one.run()["b"].tokens == answers["a"].tokens == alone([1] * 17).tokens
     computed = [int(plan.computed[0]) for plan in one.runner.plans if plan.num_rows]
-    assert computed[0] == max(offered, 0)
+    assert computed[0] == (max(offered, 0) if come > 0 else 0)
