@@ -72,6 +72,16 @@ def test_parameters_may_differ_by_prompt(llm):
     assert texts(llm.generate(["abcd", "abcd"], LONG, priority=[1, 0])) == [["abcd"], ["abcd"]]
 
 
+def test_outputs_of_one_request_have_one_priority_and_one_arrival():
+    """Field bug 17: preempted, they are put in order among each other."""
+    with echo(scheduling_policy="priority", num_pages=12) as llm:
+        outputs = llm.generate(["x" * 12, "y" * 12], LONG.replace(n=4), priority=[1, 1])
+        assert llm.stats.preemptions > 0
+        assert texts(outputs) == [["x" * 12] * 4, ["y" * 12] * 4]
+        llm.check_integrity()
+        assert llm.stats.pages_used == 0
+
+
 def test_without_parameters_the_model_recommends_them(llm):
     defaults = llm.get_default_sampling_params()
     assert (defaults.temperature, defaults.max_tokens, defaults.top_p) == (0.5, 16, 1.0)
