@@ -10,7 +10,13 @@ import typer
 
 from framework.cli.context import registry_of
 from framework.cli.model_query import KINDS, model_query
-from framework.cli.printing import Json, print_json, show_problems, show_table
+from framework.cli.printing import (
+    Json,
+    plugins_speak_aside,
+    print_json,
+    show_problems,
+    show_table,
+)
 from framework.cli.usual import (
     configured,
     detections,
@@ -44,14 +50,15 @@ def explain(
     registry = registry_of(context)
     row = registry.kind(kind)
     queries: Sequence[Query | None]
-    if model is None:
-        queries = _queries(registry, row) or (None,)
-    else:
-        queries = (model_query(registry, row.name, model),)
     asked = []
-    for query in queries:
-        rows, failure = _asked(registry, row, query, choice or configured(row, query))
-        asked.append((query, rows, failure))
+    with plugins_speak_aside():
+        if model is None:
+            queries = _queries(registry, row) or (None,)
+        else:
+            queries = (model_query(registry, row.name, model),)
+        for query in queries:
+            rows, failure = _asked(registry, row, query, choice or configured(row, query))
+            asked.append((query, rows, failure))
     if as_json:
         facts: list[dict[str, Any]] = [
             {"query": query and str(query), "error": failure, "candidates": rows}

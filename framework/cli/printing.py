@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +22,23 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 def print_json(value: object) -> None:
     """Print `value` as JSON; what JSON does not have is shown as text."""
     print(json.dumps(value, indent=2, default=str))
+
+
+@contextmanager
+def plugins_speak_aside() -> Iterator[None]:
+    """Within, what plugins and their processes print goes to stderr: stdout is for the answer."""
+    kept = None
+    sys.stdout.flush()
+    with suppress(OSError):  # closed streams
+        kept = os.dup(1)
+        os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        if kept is not None:
+            os.dup2(kept, 1)
+            os.close(kept)
 
 
 def show_table(table: Table) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framework.cli.context import root_options
+from framework.cli.printing import plugins_speak_aside
 
 if TYPE_CHECKING:
     from framework.testing.conformance import Suite
@@ -37,6 +38,9 @@ def conform(
         str | None,
         typer.Option(metavar="MODULE:CLASS", help="A suite in place of that of the kind."),
     ] = None,
+    budget: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="After this a clause hangs.")
+    ] = 120.0,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the clauses that hold, too.")
     ] = False,
@@ -53,15 +57,17 @@ def conform(
     name = full_name(plugin, ad_hoc=root.plugins)
     kind, _, rest = name.partition(":")
     options = nested_options(root.options).get(kind, {}).get(rest.partition("@")[0])
-    report = check(
-        name,
-        suite=_suite(suite) if suite else None,
-        options=options,
-        ad_hoc=root.plugins,
-        seed=seed,
-        only=clause or (),
-        only_case=case,
-    )
+    with plugins_speak_aside():
+        report = check(
+            name,
+            suite=_suite(suite) if suite else None,
+            options=options,
+            ad_hoc=root.plugins,
+            seed=seed,
+            only=clause or (),
+            only_case=case,
+            budget=budget,
+        )
     _write(report, json_path, junit)
     if json_path != "-":
         print(report.text(verbose=verbose))

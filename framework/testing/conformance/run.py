@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import signal
-import sys
-import threading
 import time
 import traceback
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Collection
 
 import framework
+from framework.testing.conformance.bounds import bounded, unending
 from framework.testing.conformance.clauses import Clause, Layer, check_of, clauses_of
 from framework.testing.conformance.outcomes import NoDevice, Outcome, Status, Violation
 from framework.testing.conformance.suite import Suite
@@ -127,7 +123,7 @@ class Run:
         suite = self._instance(clause)
         status, message = Status.PASSED, ""
         try:
-            with _bounded(self._budget):
+            with bounded(self._budget), unending():
                 skipped = self._undeclared(clause)
                 if skipped:
                     return Outcome(clause=clause, status=Status.UNDECLARED, message=skipped)
@@ -179,31 +175,3 @@ def _describe(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{place}: {error}"
-
-
-class _Hanging(BaseException):
-    """Past whatever `except Exception` the plugin has."""
-
-
-@contextmanager
-def _bounded(seconds: float) -> Iterator[None]:
-    """Raise in the main thread of a Unix process after `seconds`; elsewhere there is no bound.
-
-    An alarm that somebody else has set (pytest-timeout) is put back.
-    """
-    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
-        yield
-        return
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise _Hanging(f"it did not end within {seconds:g} s")
-
-    handler = signal.signal(signal.SIGALRM, ring)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
-    started = time.monotonic()
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGALRM, handler)
-        rest = max(left - (time.monotonic() - started), 0.01) if left else 0.0
-        signal.setitimer(signal.ITIMER_REAL, rest, interval)

@@ -171,7 +171,7 @@ def _in_a_thread(call: Callable[[], None]) -> None:
         except BaseException as error:
             raised.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)  # one that hangs keeps no process
     thread.start()
     thread.join()
     if raised:

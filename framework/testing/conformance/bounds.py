@@ -1,0 +1,61 @@
+"""What holds a clause back from taking its process with it: it may hang, or end the process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Hanging(BaseException):
+    """Past whatever `except Exception` the plugin has."""
+
+
+class Ended(BaseException):
+    """The plugin called os._exit, after which nobody could say so."""
+
+
+@contextmanager
+def bounded(seconds: float) -> Iterator[None]:
+    """Raise in the main thread of a Unix process after `seconds`; elsewhere there is no bound.
+
+    An alarm that somebody else has set (pytest-timeout) is put back.
+    """
+    if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
+        yield
+        return
+
+    def ring(number: int, frame: FrameType | None) -> None:
+        raise Hanging(f"it did not end within {seconds:g} s")
+
+    handler = signal.signal(signal.SIGALRM, ring)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    started = time.monotonic()
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        rest = max(left - (time.monotonic() - started), 0.01) if left else 0.0
+        signal.setitimer(signal.ITIMER_REAL, rest, interval)
+
+
+@contextmanager
+def unending() -> Iterator[None]:
+    """Within, os._exit of this process raises Ended; processes that are forked end as ever."""
+    end, own = os._exit, os.getpid()
+
+    def refuse(status: int) -> None:
+        if os.getpid() != own:
+            end(status)
+        raise Ended(f"the plugin ends the process, with os._exit({status})")
+
+    os._exit = refuse  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = end
