@@ -153,6 +153,23 @@ def test_held_pages_stay_until_their_holder_is_done(engine):
     one.run()
 
 
+def test_a_request_that_leaves_is_released_once_for_each_time_it_was_asked(engine):
+    """Not one that was never asked, nor one again that is back in line when it is aborted."""
+    watcher = Recorder()
+    one = engine(participants={"watch": watcher}, max_num_seqs=1)
+    one.add("runs", [1] * 5, extras={"watch": b""})
+    one.add("never", [2] * 5, extras={"watch": b""})
+    one.step()
+    one.core.abort(["never"])
+    one.step()
+    one.core.pause()
+    one.core.weights_changed()  # back to the line
+    one.core.abort(["runs"])
+    one.core.resume()
+    one.run()
+    assert [name for call, name in watcher.calls if call == "release"] == ["runs"]
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_held_pages_are_free_again_although_no_step_can_run(engine, waits):
     watcher, done = Recorder(), []

@@ -52,6 +52,12 @@ def test_giving_a_page_back_twice_is_an_error():
         pool.release([page])
 
 
+@pytest.mark.parametrize("page", [0, 3])
+def test_a_page_that_does_not_exist_cannot_be_lost(page):
+    with pytest.raises(IntegrityError, match="do not exist"):
+        PagePool(3).forget([page])
+
+
 def test_taking_more_pages_than_are_free_is_an_error():
     with pytest.raises(IntegrityError, match="more pages"):
         PagePool(3).allocate(3)
