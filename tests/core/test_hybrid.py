@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -222,6 +222,29 @@ def test_bytes_and_pages_of_every_spec():
     assert SPECS["cross"].max_pages(1000, 4, 8) == 3
     assert SPECS["encoder"].max_pages(1000, 4, 8) == 0
     assert WINDOW.max_bytes(1000, 4, 8) == 5 * 4 * 8
+
+
+@pytest.mark.parametrize(
+    ("kind", "page", "half", "most"),
+    [  # bytes of a page of 16 tokens; with half a state per token; pages of 1000 tokens, 8 a step
+        ("window", 16 * 8, 8 * 8, 2),
+        ("sinks", 16 * 8, 8 * 8, 3),
+        ("chunks", 16 * 8, 8 * 8, 3),
+        ("latent", 16 * 16, 8 * 16, 63),
+        ("state", 28, 28, 2),
+        ("cross", 16 * 8, 8 * 8, 1),
+        ("encoder", 0, 0, 0),
+        ("wide", 16 * 32, 8 * 32, 63),
+    ],
+)
+def test_bytes_and_memory_of_each_class_of_specs(kind, page, half, most):
+    spec = SPECS[kind]
+    assert spec.page_bytes(16) == page
+    assert replace(spec, tokens_per_state=Fraction(2)).page_bytes(16) == half
+    assert replace(spec, tokens_per_state=Fraction(2)) != spec
+    assert spec.max_bytes(1000, 16, 8) == most * page
+    counts = [spec.max_pages(length, 16, 8) for length in range(1, 200)]
+    assert counts == sorted(counts), "never less for more"
 
 
 @pytest.mark.parametrize("layout", ["page_outermost", "layer_outermost"])

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from framework.contracts.scheduling_policy import SchedulingPolicy
+from framework.core.fair_queueing import FairQueueing
+from framework.core.policies import FirstComeFirstServed
 
 
 class Odd(SchedulingPolicy):
@@ -75,3 +77,21 @@ def test_accounts_that_fail_are_logged_once(engine, caplog):
     one.add("a", [1], max_tokens=4)
     assert one.run()["a"].reason == "length"
     assert caplog.text.count("failed in served") == 1
+
+
+@pytest.mark.parametrize("base", [FirstComeFirstServed, FairQueueing])
+def test_a_policy_is_asked_as_often_however_many_requests_there_are(engine, base):
+    """It sees arrays: no call is made for each request that runs or waits."""
+    calls = {4: 0, 64: 0}
+    for count in calls:
+
+        class Counting(base):
+            def keys(self, requests):
+                calls[count] += 1  # noqa: B023
+                return super().keys(requests)
+
+        one = engine(policy=Counting(), runner={"num_pages": 600}, max_num_seqs=count // 2)
+        for index in range(count):
+            one.add(str(index), [index] * 5, 10)
+        one.run()
+    assert calls[64] == calls[4] > 0
