@@ -60,8 +60,13 @@ class Pattern:
         )
 
 
-def parse_pattern(text: str, kinds: Sequence[Kind] = KINDS) -> Pattern:
-    """Read `[+][kind:]name[@distribution]`; white space around each part is ignored."""
+def parse_pattern(
+    text: str, kinds: Sequence[Kind] = KINDS, *, what: str = "plugin pattern"
+) -> Pattern:
+    """Read `[+][kind:]name[@distribution]`; white space around each part is ignored.
+
+    what: how the ConfigError calls it.
+    """
     stripped = text.strip()
     adds = stripped.startswith("+")
     body, at, distribution = stripped.removeprefix("+").partition("@")
@@ -70,14 +75,14 @@ def parse_pattern(text: str, kinds: Sequence[Kind] = KINDS) -> Pattern:
     owner = distribution.strip()
     if not name or kind == "" or (at and not owner):
         raise ConfigError(
-            f"plugin pattern {text.strip()!r} is incomplete",
+            f"{what} {text.strip()!r} is incomplete",
             expected="[kind:]name[@distribution]",
             found=text.strip(),
         )
     known = [row.name for row in kinds]
     if kind and not _GLOB.search(kind) and kind not in known:
         raise ConfigError(
-            f"plugin pattern {stripped!r}: unknown kind {kind!r}{did_you_mean(kind, known)}",
+            f"{what} {stripped!r}: unknown kind {kind!r}{did_you_mean(kind, known)}",
             expected=f"one of {', '.join(known)}",
             found=kind,
         )
@@ -90,9 +95,12 @@ def parse_pattern(text: str, kinds: Sequence[Kind] = KINDS) -> Pattern:
     )
 
 
-def parse_patterns(text: str, kinds: Sequence[Kind] = KINDS) -> tuple[Pattern, ...]:
+def parse_patterns(
+    text: str, kinds: Sequence[Kind] = KINDS, *, what: str = "plugin pattern"
+) -> tuple[Pattern, ...]:
     """Read a comma-separated list; empty items are ignored."""
-    return tuple(parse_pattern(item, kinds) for item in text.split(",") if item.strip())
+    items = [item for item in text.split(",") if item.strip()]
+    return tuple(parse_pattern(item, kinds, what=what) for item in items)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,14 +123,17 @@ class Policy:
         cls, env: Mapping[str, str], *, no_plugins: bool = False, kinds: Sequence[Kind] = KINDS
     ) -> Policy:
         """Read the three variables.  `no_plugins` admits the first party only."""
-        allow_text = env.get(ALLOW_VARIABLE)
-        allow = None if allow_text is None else parse_patterns(allow_text, kinds)
+
+        def patterns(variable: str) -> tuple[Pattern, ...]:
+            return parse_patterns(env.get(variable, ""), kinds, what=f"{variable}: pattern")
+
+        allow = patterns(ALLOW_VARIABLE) if ALLOW_VARIABLE in env else None
         strict = env.get(STRICT_VARIABLE, "").strip().lower()
         if strict not in _TRUE | _FALSE:
             raise ConfigError(f"{STRICT_VARIABLE} must be 0 or 1", expected="0 or 1", found=strict)
         return cls(
             allow=() if no_plugins else allow,
-            deny=parse_patterns(env.get(DENY_VARIABLE, ""), kinds),
+            deny=patterns(DENY_VARIABLE),
             strict=strict in _TRUE,
             no_plugins=no_plugins,
         )

@@ -159,6 +159,17 @@ def test_a_name_with_two_claims(house, look, extra_code):
     assert [finding.severity for finding in found] == ["error", "warning"]
 
 
+def test_an_order_that_cannot_be(house, look, extra_code):
+    """A cycle would stop the start; of a denied plugin it does not count."""
+    for name, other in (("a", "b"), ("b", "a")):
+        manifest = house.manifest("extra", name, before=[other])
+        house.add(f"d-{name}", {f"extras {name}": "E"}, extra_code, manifest)
+    finding = look({"FRAMEWORK_PLUGINS": "extra:*"})["order"]
+    assert finding.severity == "error"
+    assert "extra:a@d-a, extra:b@d-b" in finding.message
+    assert look({"FRAMEWORK_PLUGINS": "extra:a"}) == {}
+
+
 def test_bad_imports_are_told_apart_and_hide_nobody(house, look, tmp_path):
     """Hanging, ending the process, crashing, failing, a bad __del__, torch and a slow import
     are each named with their distribution; the good ones beside them are not."""

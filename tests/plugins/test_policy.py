@@ -79,6 +79,13 @@ def test_incomplete_pattern_is_an_error(text):
         parse_patterns(text)
 
 
+@pytest.mark.parametrize("variable", ["FRAMEWORK_PLUGINS", "FRAMEWORK_PLUGINS_DENY"])
+@pytest.mark.parametrize("text", ["a, +", "kernl:x"])
+def test_a_wrong_pattern_is_told_with_the_variable_that_has_it(variable, text):
+    with pytest.raises(ConfigError, match=f"^{variable}: pattern '"):
+        Policy.from_env({variable: text})
+
+
 def test_unknown_kind_in_a_pattern_is_an_error_with_a_near_match():
     """A mistyped kind cannot make a list match nothing unseen."""
     with pytest.raises(ConfigError, match="did you mean 'logits_processor'"):

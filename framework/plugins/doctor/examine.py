@@ -14,6 +14,7 @@ from framework.plugins.doctor.metadata import (
     unmet_requirements,
 )
 from framework.plugins.kinds import Cardinality
+from framework.plugins.ordering import in_order
 from framework.plugins.records import Record, State
 from framework.plugins.registry import PluginRegistry
 from framework.plugins.resolved import Choices
@@ -45,6 +46,7 @@ def examine(
     findings += unmet_requirements(admitted, search_path)
     findings += _manifests(registry, admitted)
     findings += _duplicates(registry, admitted)
+    findings += _orders(registry, admitted)
     findings += _choices(registry, choices or {})
     if try_imports:
         gone = {finding.plugin for finding in stale}
@@ -97,6 +99,16 @@ def _duplicates(registry: PluginRegistry, records: Sequence[Record]) -> Iterator
                 f"deny one with FRAMEWORK_PLUGINS_DENY={kind}:{name}@{owners[-1]}",
                 warning=not many,
             )
+
+
+def _orders(registry: PluginRegistry, records: Sequence[Record]) -> Iterator[Finding]:
+    """`before` and `after` that no order fulfils."""
+    for kind in registry.kinds:
+        if kind.cardinality is Cardinality.MANY:
+            try:
+                in_order([r for r in records if r.kind == kind.name and r.usable])
+            except FrameworkError as error:
+                yield of_error("order", error)
 
 
 def _choices(registry: PluginRegistry, choices: Choices) -> Iterator[Finding]:
