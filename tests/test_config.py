@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from framework.config.plugin_options import nested_options
@@ -115,10 +117,17 @@ def test_options_of_plugins_are_never_shown():
         {"FRAMEWORK_PLUGIN_OPTION__ENDPOINT__X": "hush"},
         {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "hush"},
         {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: hush}"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: hush"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: *hush}"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: !hush}"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: !hu's'h}"},
+        {"FRAMEWORK_PLUGIN__PLUGIN_OPTIONS": "{a: !!int hush}"},
     ):
         with pytest.raises(ConfigError) as caught:
             resolve({"model": "m"}, env=bad)
-        assert "hush" not in str(caught.value)
+        shown = "".join(traceback.format_exception(caught.value))
+        assert "hush" not in shown
+        assert "hu's'h" not in shown
         assert next(iter(bad)) in str(caught.value)
 
 

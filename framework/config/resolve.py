@@ -7,6 +7,7 @@ flags.
 
 from __future__ import annotations
 
+import re
 import reprlib
 import typing
 from collections.abc import Iterable, Mapping
@@ -34,6 +35,9 @@ _OPTION = "plugin_option"
 # Beside its own errors yaml lets through those of the constructors of dates and numbers, and
 # of nesting that is too deep.
 _YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError)
+_QUOTED = re.compile(r"(?s)'(?:<[a-z ]+>|[^\w\s])'|(['\"]).*\1")
+"""What an error of the parser quotes: its own words, such as ',' and '<scalar>', or (a group) the
+text."""
 _NOTHING = ("null", "none")
 _EXPECTED = {
     "tuple_type": "a list, such as [NAME, NAME]",
@@ -95,7 +99,17 @@ def read_yaml(text: str, source: str) -> Any:
     try:
         return yaml.safe_load(text)
     except _YAML_ERRORS as error:
-        raise ConfigError(f"{source} is not JSON or YAML: {error or type(error)}") from error
+        fault = _fault(error)
+    # Without the cause, which quotes the text: a secret may stand in it.
+    raise ConfigError(f"{source} is not JSON or YAML: {fault}")
+
+
+def _fault(error: Exception) -> str:
+    """What is wrong and where, without anything of the text itself."""
+    said = getattr(error, "problem", None) or str(error) or type(error).__name__
+    mark = getattr(error, "problem_mark", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return place + _QUOTED.sub(lambda found: "..." if found[1] else found[0], said)
 
 
 def none_or_text(name: str, text: str) -> str | None:

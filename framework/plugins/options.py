@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from framework.errors import ConfigError, PluginError
@@ -73,9 +74,13 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
     try:
         return model(**values)
     except ValidationError as error:
-        # The values themselves stay out of the message: one may be a secret.
+        # The values themselves stay out of the message: one may be a secret, which a validator
+        # of the plugin's own may quote.
+        hidden = [
+            text for key, value in values.items() if is_secret(model, key) for text in _texts(value)
+        ]
         faults = [
-            f"{'.'.join(map(str, fault['loc'])) or 'options'}: {fault['msg']}"
+            f"{'.'.join(map(str, fault['loc'])) or 'options'}: {_without(fault['msg'], hidden)}"
             for fault in error.errors(include_input=False, include_url=False)
         ]
     raise PluginError(
@@ -84,6 +89,24 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
         distribution=record.distribution,
         mend=f"set --plugin-option {record.kind}.{record.name}.KEY=VALUE",
     )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The single values in a value, as a message might show them."""
+    reveal = getattr(value, "get_secret_value", None)
+    match reveal() if reveal is not None else value:
+        case Mapping() as mapping:
+            yield from itertools.chain.from_iterable(map(_texts, mapping.values()))
+        case list() | tuple() | set() | frozenset() as several:
+            yield from itertools.chain.from_iterable(map(_texts, several))
+        case single:
+            yield str(single)
+
+
+def _without(message: str, hidden: Iterable[str]) -> str:
+    for text in sorted(filter(None, hidden), key=len, reverse=True):
+        message = message.replace(text, "**********")
+    return message
 
 
 def is_secret(model: type[BaseModel], key: str) -> bool:

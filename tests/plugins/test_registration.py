@@ -77,12 +77,20 @@ def test_a_failed_import_takes_back_what_it_registered(house):
 
 
 OPTIONS = """
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, field_validator
 from thing_contract import Extra
 class E(Extra):
     class Options(BaseModel):
         depth: int = 3
         token: SecretStr = SecretStr("")
+        tokens: dict[str, list[SecretStr]] = {}
+        @field_validator("token", "tokens")
+        @classmethod
+        def _checked(cls, value):
+            text = (value["a"][0] if isinstance(value, dict) else value).get_secret_value()
+            if text == "hush":
+                raise ValueError(text + " is no token")
+            return value
 """
 
 
@@ -101,6 +109,8 @@ def test_options_are_validated_and_given_to_the_constructor(house):
         ({"dept": 1}, r"has no option 'dept' \(did you mean 'depth'\?\)"),
         ({"depth": "deep"}, "depth: Input should be a valid integer"),
         ({"token": ["hush"]}, "token: "),
+        ({"token": "hush"}, r"token: Value error, \*+ is no token"),
+        ({"tokens": {"a": ["hush"]}}, r"tokens: Value error, \*+ is no token"),
     ],
 )
 def test_wrong_options_are_an_error_without_values(house, given, message):
