@@ -186,6 +186,22 @@ def test_held_pages_are_free_again_although_no_step_can_run(engine, waits):
     one.run(20)
 
 
+def test_held_pages_are_free_again_while_others_run_on_in_equal_steps(engine):
+    watcher, done = Recorder(), []
+    watcher.hold = Hold(lambda: bool(done))
+    one = engine(participants={"watch": watcher}, runner={"page_tokens": 16})
+    one.add("held", [1] * 9, max_tokens=2, extras={"watch": b""})
+    one.add("runs", [2], max_tokens=40)
+    for _ in range(6):
+        one.step()
+    assert one.core.stats.pages_used == 2
+    done.append(True)
+    one.step()
+    one.step()
+    assert one.core.stats.pages_used == 1
+    assert one.run()["runs"].reason == "length"
+
+
 def _boom(*arguments):
     raise RuntimeError("boom")
 
