@@ -140,6 +140,7 @@ IMPORT_FAULTS = {
     "ALL-015": "import os; os.environ['CONFORM_MUTANT'] = '1'\n",
     "ALL-016": "import framework.core.policies as p, framework.contracts.base as b\n"
     "b.Query.newer_than = lambda self, version: {}\n",
+    "ALL-017": "print('hello')\n",
 }
 
 

@@ -197,6 +197,13 @@ class SortsOutputs(Likelier):
         output[:] = output[::-1] + 1
 
 
+@breaks("LOGIT-016")
+class WritesSlots(Likelier):
+    def apply(self, logits, slots, outputs):
+        super().apply(logits, slots, outputs)
+        slots[:] = -1
+
+
 @breaks("LOGIT-017", "LOGIT-018")
 class DividesInfinities(Likelier):
     def change(self, row, token, output):
@@ -215,6 +222,18 @@ class Revives(Likelier):
     def change(self, row, token, output):
         row[:] = row.clamp(min=-50)
         super().change(row, token, output)
+
+
+@breaks("LOGIT-018")
+class SetsWhatWasLast(NoStutter):
+    def change(self, row, token, output):
+        row[output[-1:].tolist()] = 5.0
+
+
+@breaks("LOGIT-018")
+class SetsItsToken(Likelier):
+    def change(self, row, token, output):
+        row[token] = 50.0
 
 
 @breaks("LOGIT-019", "LOGIT-201")

@@ -169,6 +169,16 @@ class CommonClauses:
             found=", ".join(patches[:5]),
         )
 
+    @clause("ALL-017", "the import prints nothing", layer=Layer.IMPORT, must=False)
+    def import_is_silent(self) -> None:
+        printed = self.probe().printed
+        expect(
+            not printed,
+            "the import writes to standard output, where answers of commands go",
+            expected="a logger",
+            found=f"{printed:.80}",
+        )
+
     @clause(
         "ALL-020", "the class derives from the contract and lacks no method", layer=Layer.CONSTRUCT
     )

@@ -25,7 +25,8 @@ class Probe:
 
     error: what it raised, or how the process ended; "" if it worked.  ended: the process was
     ended by the import.  timed_out: it was killed.  seconds: of the import alone.  heavy:
-    libraries of HEAVY that it loaded.  Others: one sentence for each thing that happened.
+    libraries of HEAVY that it loaded.  printed: to standard output.  Others: one sentence for
+    each thing that happened.
     """
 
     error: str = ""
@@ -38,6 +39,7 @@ class Probe:
     threads: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
+    printed: str = ""
 
 
 def probe_import(
@@ -50,7 +52,7 @@ def probe_import(
 ) -> Probe:
     """Import "module:attr" in a fresh interpreter, at most `budget` seconds.
 
-    path: its sys.path, by default that of this process.  Whatever the plugin prints is lost.
+    path: its sys.path, by default that of this process.
     exercise: "module:function"; the class is also made, with `options`, and the instance given
     to the function; then `seconds` are those of the function, and all else is of both.
     """
@@ -66,8 +68,7 @@ def probe_import(
                 command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 timeout=budget,
                 check=False,
             )
@@ -86,4 +87,4 @@ def probe_import(
     fields: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in report.items()
     }
-    return Probe(**fields)
+    return Probe(**fields, printed=found.stdout.decode("utf-8", "replace"))

@@ -111,6 +111,8 @@ def _exercise(cls: Any, exercise: str, options: dict[str, Any]) -> float:
 
 def _last_words(done: Callable[[], None]) -> None:
     """Write the answer, then leave without whatever the plugin set up for the end."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
     done()
     os._exit(0)
 

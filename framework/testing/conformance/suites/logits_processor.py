@@ -72,11 +72,12 @@ class LogitsProcessorSuite(Suite):
             )
         )
 
-    def apply(self, own: Any, rows: Sequence[Row]) -> list[F32]:
+    def apply(self, own: Any, rows: Sequence[Row], slots: I32 | None = None) -> list[F32]:
         """The logits of the rows after one call."""
         bridge = bridge_to(self.target.registry, self.tensor_api)
         logits = bridge.tensor(np.stack([row.logits for row in rows]), "float32", self.device)
-        slots = np.array([row.slot for row in rows], np.int32)
+        if slots is None:
+            slots = np.array([row.slot for row in rows], np.int32)
         own.apply(logits, slots, tuple(row.output for row in rows))
         return list(bridge.array(logits))
 
@@ -239,9 +240,10 @@ class LogitsProcessorSuite(Suite):
             own, (argument,) = self.new(), self.pick(case)
             row = self.row(case, 2)
             self.admit(own, 2, self.sampling(argument))
-            before = row.output.copy()
-            self.apply(own, [row, row])
+            before, slots = row.output.copy(), np.full(2, row.slot, np.int32)
+            self.apply(own, [row, row], slots)
             expect(np.array_equal(row.output, before), "outputs were changed", found=row.output)
+            expect((slots == row.slot).all(), "slots were changed", found=slots)
 
     @clause("LOGIT-017", "no logit becomes NaN, and a token is left to choose", of=("apply",))
     def logits_stay_numbers(self) -> None:
@@ -255,8 +257,10 @@ class LogitsProcessorSuite(Suite):
 
     @clause("LOGIT-018", "a token that was forbidden stays so", must=False, of=("apply",))
     def forbidden_tokens_stay(self) -> None:
-        for case in self.cases(6):
+        for case in self.cases(8):
             row = self.row(case, 2)
+            row.logits[row.output] = -np.inf  # what it minds of the past may be forbidden
+            row.logits[: case.index * 4] = -np.inf  # and what the arguments name
             after = self.fresh(self.pick(case)[0], row)
             revived = np.isinf(row.logits) & ~np.isinf(after)
             expect(not revived.any(), "forbidden tokens return", found=np.flatnonzero(revived)[:9])
