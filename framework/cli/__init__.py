@@ -39,6 +39,18 @@ def _run() -> str | int | None:
     except FrameworkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except UnicodeDecodeError:
+        from framework.plugins.distributions import undecodable
+
+        folders = undecodable()
+        if not folders:
+            raise
+        print(
+            f"error: entry_points.txt is not UTF-8 in {', '.join(folders)}\n"
+            "  mend:     reinstall that distribution, or remove the folder",
+            file=sys.stderr,
+        )
+        return 1
     except SystemExit as end:
         return end.code
     return 0

@@ -60,6 +60,20 @@ def any_has_group(group: str) -> bool:
     )
 
 
+def undecodable() -> list[str]:
+    """Metadata folders on sys.path whose entry_points.txt is not UTF-8.  Whatever looks for entry
+    points fails there, pydantic included, and does not say where."""
+    found = []
+    for distribution in importlib_metadata.distributions():
+        try:
+            distribution.read_text("entry_points.txt")
+        except UnicodeDecodeError:
+            found.append(_location(cast("Distribution", distribution)))
+        except OSError:
+            continue
+    return found
+
+
 def _one(group: list[tuple[Distribution, str]]) -> Installed | None:
     """What counts of one name: the first on the path, but an egg-info folder is a leftover of a
     build and loses against what was installed.  None if it does not say its name."""

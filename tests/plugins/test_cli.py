@@ -109,3 +109,14 @@ def test_explain_asks_the_default_query(house, monkeypatch):
     ended = CliRunner().invoke(build_app(), ["explain", "thing", "--choice", "small"])
     assert ended.exit_code == 1
     assert "chosen thing 'small' cannot serve: size=5, needs at most 1" in ended.output
+
+
+def test_metadata_that_no_program_can_read_are_named(house, run):
+    """pydantic looks through all entry points, and would end every command with a trace."""
+    house.add("d", {"scheduling_policies p": "P"}, EVIL)
+    (entries,) = house.root.glob("**/d-*.dist-info/entry_points.txt")
+    entries.write_bytes(b"[framework.hooks]\n\xff = a:B\n")
+    ended = run("plugins", "list", "--json")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"entry_points.txt is not UTF-8 in {entries.parent}" in ended.stderr
+    assert "Traceback" not in ended.stderr
