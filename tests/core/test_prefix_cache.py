@@ -231,6 +231,15 @@ def test_events_tell_what_is_stored_removed_and_cleared(engine):
     assert one.core.take_kv_events() == [KVEvent(kind="cleared")]
 
 
+def test_events_tell_of_pages_that_outputs_fill(engine):
+    one = engine(enable_kv_events=True)
+    answers = [ask(one, name, [k] * 3, max_tokens=18) for k, name in enumerate("ab")]
+    stored = one.core.take_kv_events()
+    told = [token for event in stored for token in event.tokens]
+    assert told == [0] * 3 + answers[0].tokens[:17] + [1] * 3 + answers[1].tokens[:17]
+    assert [event.parent is None for event in stored] == [True, *[False] * 4] * 2
+
+
 def test_events_are_not_kept_unless_asked_for(engine):
     one = engine()
     ask(one, "a", [1] * 9)
