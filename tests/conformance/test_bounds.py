@@ -53,6 +53,7 @@ def test_a_plugin_that_ends_the_process_is_told_with_the_clause():
     failed = {outcome.clause.id: outcome for outcome in report.failures}
     assert set(failed) == {"POL-003"}
     assert "os._exit(0)" in failed["POL-003"].message
+    assert __file__ in failed["POL-003"].message
     assert "--clause POL-003" in failed["POL-003"].reproduce
 
 
@@ -69,6 +70,7 @@ def test_a_logger_that_hangs_is_told_and_keeps_no_process():
     (outcome,) = report.outcomes
     assert outcome.status is Status.FAILED
     assert "did not end within 0.2 s" in outcome.message
+    assert "bounds.py" not in outcome.message.replace("test_bounds.py", "")
     (main,) = [thread for thread in threading.enumerate() if not thread.daemon]
     assert main is threading.main_thread()
 

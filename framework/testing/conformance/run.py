@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Collection
 
 import framework
+from framework.testing.conformance import bounds
 from framework.testing.conformance.bounds import bounded, unending
 from framework.testing.conformance.clauses import Clause, Layer, check_of, clauses_of
 from framework.testing.conformance.outcomes import NoDevice, Outcome, Status, Violation
@@ -173,5 +174,7 @@ def _describe(error: BaseException) -> str:
     if isinstance(error, Violation):
         return str(error)
     frames = traceback.extract_tb(error.__traceback__)
+    if frames and frames[-1].filename == bounds.__file__:
+        frames.pop()  # where the plugin was held back
     place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
     return f"{type(error).__name__}{place}: {error}"
