@@ -267,6 +267,18 @@ def test_a_pinned_prefix_survives_what_would_evict_it(engine):
     assert one.core.stats.pages_used == 0
 
 
+def test_a_page_that_is_pinned_twice_is_counted_once_and_stays_until_both_let_go(engine):
+    one = engine(max_model_len=40)
+    ask(one, "a", [1] * 20)
+    keys = [one.core.pin_prefix([1] * length)[0] for length in (20, 12)]
+    assert one.core.stats.pages_pinned == one.core.stats.pages_used == 5
+    assert one.core.unpin_prefix(keys[0])
+    assert one.core.stats.pages_pinned == one.core.stats.pages_used == 3
+    one.core.unpin_prefix(keys[1])
+    one.core.check_integrity()
+    assert one.core.stats.pages_used == 0
+
+
 def test_only_what_is_cached_can_be_pinned(engine):
     one = engine()
     assert one.core.pin_prefix([1] * 20)[1] == 0
