@@ -3,7 +3,9 @@
 A hooks plugin is a class that derives from `HookSpecs`; methods that carry the name of a
 specification and are marked with `hookimpl` are called, in the front end's thread, and must
 return at once.  They may take fewer arguments than specified.  A hook must not change what it
-is given.  Wrappers (`hookimpl(wrapper=True)`) are refused.
+is given.  Wrappers (`hookimpl(wrapper=True)`) are refused.  A marked method that is no
+specification of this release stops the start, unless it is marked as optional
+(`hookimpl(optionalhook=True)`): for a plugin that serves several releases.
 
 One that raises is logged under its plugin's name and disturbs neither requests nor other hooks.
 After `plugin_error_limit` errors in a row in one hook its plugin is off, with all its hooks.  A

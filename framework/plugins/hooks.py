@@ -78,13 +78,15 @@ def _check(
                 found="a wrapper",
                 mend="mark it with a plain hookimpl; a failing wrapper would silence the others",
             )
-        if marked and name not in specs:
+        if options is not None and name not in specs and not options.get("optionalhook"):
             raise PluginError(
                 f"plugin {record.key} implements unknown hook {name!r}{did_you_mean(name, specs)}",
                 plugin=record.key,
                 distribution=record.distribution,
                 expected=f"some of {', '.join(sorted(specs))}",
                 found=name,
+                mend="correct the name; a hook that only another release of the core has is marked "
+                "hookimpl(optionalhook=True)",
             )
         if name in specs and not marked and _overrides(instance, name, manager):
             raise PluginError(

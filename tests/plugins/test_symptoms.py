@@ -14,6 +14,8 @@ import sys
 import pytest
 
 from framework import LLM
+from framework.config.choices import choice_fields
+from framework.config.sections import EngineConfig
 from framework.contracts.base import Supported, TurnedOff
 from framework.engine.serve import mount
 from framework.errors import PluginError, SelectionError, UnsupportedError
@@ -28,6 +30,8 @@ from framework.plugins.routes import Route, check_routes
 from framework.plugins.selection import select
 from framework.testing.fake_model import MODEL, fake_plugins
 from tools import contract_snapshot
+
+SECTIONS = [field.annotation for field in EngineConfig.model_fields.values()]
 
 BOMB = "raise RuntimeError('imported')"
 POLICY = """
@@ -84,6 +88,9 @@ def test_symptom_01_a_stale_plugin_that_was_chosen_is_fatal_and_nothing_else_ste
         with pytest.raises(PluginError, match="thing:fast@stale-dist failed on import") as caught:
             select(registry, "thing", query(size=1), **more)
         assert caught.value.distribution == "stale-dist"
+    # What is slower serves when the operator says so.
+    opted = select(house.registry(), "thing", query(size=1), operator="slow")
+    assert opted.record.name == "slow"
     platform = house.registry({"FRAMEWORK_PLUGINS": "+platform:fast"})
     (record,) = platform.candidates("platform")
     with pytest.raises(PluginError, match="platform:fast@stale-dist failed on import"):
@@ -198,8 +205,11 @@ def test_symptom_08_a_name_that_only_a_plugin_knows_is_as_good_as_a_built_in_one
     with engine(scheduling_policy="theirs") as llm:
         assert llm.generate("hi")[0].outputs[0].text == "hi"
     assert len(sys.modules[package].made) == 1
-    for kind in KINDS:
-        assert kind.group.startswith("framework.")
+    fields = {name: f for s in SECTIONS for name, f in s.model_fields.items()}
+    choosing = [name for kind in KINDS for name in choice_fields(kind) if name in fields]
+    assert {"scheduling_policy", "attention_backend", "executor", "kernels"} <= {*choosing}
+    for name in choosing:
+        assert "Literal" not in str(fields[name].annotation), f"{name} is a closed set"
 
 
 def test_symptom_09_two_third_parties_have_a_name_each(house, query):
@@ -415,3 +425,10 @@ def test_symptom_20_a_hook_that_would_never_be_called_stops_the_start(house, old
     house.add("d", {"hooks h": "H"}, HOOKS.replace(old, new))
     with pytest.raises(PluginError, match=words):
         build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+h"}))
+
+
+def test_symptom_20_a_hook_of_another_release_is_declared_as_optional(house):
+    """What is required stops the start where it is missing; what may be missing says so."""
+    later = HOOKS.replace("@hookimpl", "@hookimpl(optionalhook=True)").replace("started", "tuned")
+    house.add("d", {"hooks h": "H"}, later)
+    assert build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+h"})).caller("engine_started") is None
