@@ -1,4 +1,4 @@
-"""Every first-party plugin passes the kit; those of kinds with a suite do so beside their mutants."""
+"""Every first-party plugin passes the kit; of kinds with a suite it does so beside the mutants."""
 
 from __future__ import annotations
 
