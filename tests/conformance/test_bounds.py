@@ -12,7 +12,7 @@ import pytest
 from framework.contracts.scheduling_policy import SchedulingPolicy
 from framework.contracts.stat_logger import StatLogger
 from framework.testing.conformance import Status, check
-from framework.testing.conformance.bounds import unending
+from framework.testing.conformance.bounds import Hanging, bounded, unending
 from tests.conformance.mutants import IN_PROCESS
 
 NOISY = '''
@@ -96,3 +96,15 @@ def test_json_is_all_that_is_printed(command, tmp_path, monkeypatch, capfd):
     if command == "conform":
         for words in ("on import", "in a call", "below Python", "in a child"):
             assert "{ " + words in said.err
+
+
+def test_an_alarm_that_is_swallowed_rings_again():
+    """Python drops it in a callback of the garbage collector; a plugin may catch everything."""
+    swallowed = []
+    with pytest.raises(Hanging), bounded(0.05):
+        try:
+            time.sleep(5)
+        except Hanging as alarm:
+            swallowed.append(alarm)
+        time.sleep(5)
+    assert len(swallowed) == 1

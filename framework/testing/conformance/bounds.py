@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+AGAIN = 0.5
+"""Seconds between two alarms."""
+
 
 class Hanging(BaseException):
     """Past whatever `except Exception` the plugin has."""
@@ -24,6 +27,8 @@ class Ended(BaseException):
 def bounded(seconds: float) -> Iterator[None]:
     """Raise in the main thread of a Unix process after `seconds`; elsewhere there is no bound.
 
+    Raises again until the block ends: Python drops what comes up in a callback of the garbage
+    collector, and a plugin may catch everything.
     An alarm that somebody else has set (pytest-timeout) is put back.
     """
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
@@ -34,11 +39,12 @@ def bounded(seconds: float) -> Iterator[None]:
         raise Hanging(f"it did not end within {seconds:g} s")
 
     handler = signal.signal(signal.SIGALRM, ring)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
     started = time.monotonic()
     try:
         yield
     finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)
         rest = max(left - (time.monotonic() - started), 0.01) if left else 0.0
         signal.setitimer(signal.ITIMER_REAL, rest, interval)

@@ -13,7 +13,8 @@ DOUBLES = "{% set s = namespace(x='ab' * 999) %}{% for i in range(40) %}{% set s
 TREE = "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(90) }}"
 HOSTILE = {
     "nested loops": (LOOPS, "more than 0.2 s"),
-    "a silent doubling": (DOUBLES + "{% endfor %}{{ s.x | length }}", "memory"),
+    # Which of the two limits it meets first depends on the machine.
+    "a silent doubling": (DOUBLES + "{% endfor %}{{ s.x | length }}", "memory|more than 0.2 s"),
     "a power": ("{{ 9 ** (9 ** (9 ** 9)) }}", "more than 0.2 s"),
     "a long repeat": ("{{ 'x' * 10 ** 10 }}", "memory"),
     "a wide text": ("{{ '%1000000000d' % 1 }}", "memory"),
