@@ -101,10 +101,14 @@ def test_json_is_all_that_is_printed(command, tmp_path, monkeypatch, capfd):
 def test_an_alarm_that_is_swallowed_rings_again():
     """Python drops it in a callback of the garbage collector; a plugin may catch everything."""
     swallowed = []
-    with pytest.raises(Hanging), bounded(0.05):
+
+    def hang():
         try:
             time.sleep(5)
         except Hanging as alarm:
             swallowed.append(alarm)
         time.sleep(5)
+
+    with pytest.raises(Hanging), bounded(0.05):
+        hang()
     assert len(swallowed) == 1
