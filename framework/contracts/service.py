@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Service(Protocol):
         prompt: object,
         sampling_params: SamplingParams | None = None,
         options: RequestOptions | None = None,
-    ) -> AsyncIterator[RequestOutput]:
+    ) -> AsyncGenerator[RequestOutput, None]:
         """Outputs of one prompt; closing the iterator ends the request.
 
         Raises InputError, UnsupportedError or OverloadedError before the first output,

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -109,7 +109,7 @@ class AsyncEngine:
         prompt: object,
         sampling_params: SamplingParams | None = None,
         options: RequestOptions | None = None,
-    ) -> AsyncIterator[RequestOutput]:
+    ) -> AsyncGenerator[RequestOutput, None]:
         """Outputs of one prompt as they come, as `sampling_params.output_kind` says.
 
         Closing the iterator, or cancelling whoever waits for it, ends the request.  Raises

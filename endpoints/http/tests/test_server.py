@@ -135,3 +135,18 @@ def test_a_client_that_goes_away_ends_its_request(serve, stream):
         answer = http.post("/v1/completions", json={"prompt": "still here"}).json()
         assert answer["choices"][0]["text"] == "still here"
     assert server.stop() == 0
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads /proc")
+def test_a_second_signal_ends_at_once_and_leaves_no_child(serve):
+    """The first would wait for 4000 outputs, one at a time."""
+    server = serve("--set", "max_num_seqs=1")
+    (core,) = children(server.process.pid)
+    body = {"prompt": "a" * 120, "n": 4000, "temperature": 1, "stream": True}
+    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=20) as response:
+        next(response.iter_lines())
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert server.process.poll() is None
+        server.stop()
+    wait_for(lambda: not alive(core))

@@ -29,15 +29,12 @@ class HttpHost(FrontEnd):
         self, service: Service, endpoints: Sequence[Mounted], stop: asyncio.Event
     ) -> None:
         """See FrontEnd.  Requests that run when `stop` is set are served to their end."""
-        import uvicorn
-
         from framework_http.application import build_app
+        from framework_http.quiet import QuietServer
 
         options = cast("HostOptions", self.options)
         app = build_app(service, endpoints, options)
-        server = uvicorn.Server(self._config(app, options))
-        # Whoever runs the engine decides what signals mean.
-        server.install_signal_handlers = lambda: None  # type: ignore[attr-defined,method-assign]
+        server = QuietServer(self._config(app, options))
         waiter = asyncio.create_task(stop.wait())
         serving = asyncio.create_task(_run(server, options))
         serving.add_done_callback(lambda _: stop.set())

@@ -42,7 +42,7 @@ async def whole(
 
     async def last(prompt: object) -> RequestOutput:
         found = None
-        async with aclosing(_generate(service, prompt, sampling, options)) as outputs:
+        async with aclosing(service.generate(prompt, sampling, options)) as outputs:
             async for output in outputs:
                 found = output
         if found is None:
@@ -91,7 +91,7 @@ async def merged(
 
     async def run(index: int, prompt: object) -> None:
         try:
-            async with aclosing(_generate(service, prompt, sampling, options)) as outputs:
+            async with aclosing(service.generate(prompt, sampling, options)) as outputs:
                 async for output in outputs:
                     queue.put_nowait((index, output))
             queue.put_nowait(None)
@@ -154,12 +154,6 @@ def failed(output: RequestOutput) -> dict[str, Any] | None:
         if one.finish_reason == "error":
             return error_body(str(one.stop_reason), "internal_error", None, 500)
     return None
-
-
-def _generate(
-    service: Service, prompt: object, sampling: SamplingParams, options: RequestOptions
-) -> AsyncGenerator[RequestOutput, None]:
-    return service.generate(prompt, sampling, options)  # type: ignore[return-value]
 
 
 def _first(errors: BaseExceptionGroup[FrameworkError]) -> FrameworkError:
