@@ -121,9 +121,30 @@ class OverloadedError(FrameworkError):
         self.retry_after = retry_after
 
 
+class OverdueError(OverloadedError):
+    """A request was accepted and given up, since its time to wait was over before its turn came."""
+
+
 class IntegrityError(FrameworkError):
     """An owner of state found its own invariants broken.  Always a fault of this project."""
 
 
 class EngineDeadError(FrameworkError):
     """The engine stopped after a fault; every pending request ends with this error."""
+
+
+class EngineRestartingError(EngineDeadError):
+    """The engine core died and another one is being started.  retry_after: seconds after which
+    to ask again."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        mend: str | None = None,
+        retry_after: float = 1.0,
+    ) -> None:
+        super().__init__(message, expected=expected, found=found, mend=mend)
+        self.retry_after = retry_after

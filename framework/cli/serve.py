@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -29,6 +29,10 @@ def serve(
         str | None, typer.Option(help="Plugin that tells reasoning from answers.")
     ] = None,
     front_end: Annotated[str, typer.Option(help="Name of the front-end plugin.")] = "http",
+    on_core_death: Annotated[
+        Literal["exit", "restart"] | None,
+        typer.Option(help="What to do when the engine core dies."),
+    ] = None,
     in_process: Annotated[
         bool, typer.Option("--in-process", help="The engine core in a thread, for debugging.")
     ] = False,
@@ -50,6 +54,7 @@ def serve(
         "max_model_len": max_model_len,
         "tool_parser": tool_parser,
         "reasoning_parser": reasoning_parser,
+        "on_core_death": on_core_death,
     }
     resolved = resolved_of(
         context,

@@ -75,9 +75,10 @@ class SchedulerConfig(Section):
     long_prefill_threshold: most tokens per step of a request while others want some too, or
     "auto" for equal shares.  watermark: share of the pages that stays free when a request is
     admitted.  whole_sequence_must_fit: admit only what will never be preempted.
-    max_queued_requests: more are refused (OverloadedError).  queue_timeout: seconds after which
-    a request that has never run ends with an error.  participant_timeout: seconds after which
-    requests that a participant holds back, while nothing else can run, end with an error."""
+    max_queued_requests: more are refused (OverloadedError).  max_queued_tokens: the same for the
+    tokens of the prompts that wait; a longer one may wait alone.  queue_timeout: seconds after
+    which a request that has never run ends with an error.  participant_timeout: seconds after
+    which requests that a participant holds back, while nothing else can run, end with an error."""
 
     max_num_seqs: int = Field(default=256, ge=1, le=2**20)
     max_num_active: int | None = Field(default=None, ge=1)
@@ -85,6 +86,7 @@ class SchedulerConfig(Section):
     watermark: float = Field(default=0.0, ge=0, lt=1)
     whole_sequence_must_fit: bool = False
     max_queued_requests: int | None = Field(default=None, ge=1)
+    max_queued_tokens: int | None = Field(default=None, ge=1)
     queue_timeout: float | None = Field(default=None, ge=0)
     participant_timeout: float | None = Field(default=60.0, ge=0)
     max_num_batched_tokens: int = Field(default=2048, ge=1, le=2**30)
@@ -98,7 +100,10 @@ class ExecutionConfig(Section):
     selection choose.  kernels: operator -> name of the kernel plugin that shall compute it, such
     as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager: accepted; this
     release knows no other way to run.  logprobs_mode: what log-probabilities are taken of.
-    tokenizer_threads: of a server, each with a tokenizer of its own."""
+    tokenizer_threads: of a server, each with a tokenizer of its own.
+
+    on_core_death: of a server whose engine core dies: "exit", or "restart" it, at most
+    max_core_restarts times in core_restart_window seconds, tries that fail included."""
 
     executor: str = "in_process"
     model_runner: str | None = None
@@ -106,6 +111,9 @@ class ExecutionConfig(Section):
     attention_backend: str | None = None
     kernels: dict[str, str] = Field(default_factory=dict)
     tokenizer_threads: int = Field(default=1, ge=1, le=64)
+    on_core_death: Literal["exit", "restart"] = "exit"
+    max_core_restarts: int = Field(default=3, ge=1)
+    core_restart_window: float = Field(default=600.0, gt=0)
     tensor_parallel_size: int = Field(default=1, ge=1)
     enforce_eager: bool = False
     logprobs_mode: Literal[

@@ -50,12 +50,14 @@ class EngineInput:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """Output row that ended.  stop: the token id that ended it, with reason "stop".
-    error: a sentence, with reason "error"."""
+    error: a sentence, with reason "error".  timed_out: nothing failed; its time to wait was over
+    before its turn came."""
 
     row: int
     reason: FinishReason
     stop: int | None = None
     error: str | None = None
+    timed_out: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

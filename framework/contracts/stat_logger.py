@@ -13,7 +13,9 @@ Metrics have vLLM's names without its prefix, so that its dashboards serve after
     gauges      num_requests_running, num_requests_waiting, kv_cache_usage_perc (0 to 1),
                 cache_config_info (1; its labels say it)
     counters    prefix_cache_queries, prefix_cache_hits, num_preemptions, prompt_tokens,
-                generation_tokens, request_success (label finished_reason)
+                generation_tokens, request_success (label finished_reason), core_restarts;
+                with the label tenant tenant_requests, tenant_prompt_tokens,
+                tenant_generation_tokens
     histograms  time_to_first_token_seconds, inter_token_latency_seconds,
                 e2e_request_latency_seconds, request_queue_time_seconds,
                 request_prefill_time_seconds, request_decode_time_seconds, iteration_tokens_total

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from framework.contracts.features import needed_features
 from framework.core.kv.managers import manager_for
-from framework.errors import ConfigError, InputError
+from framework.errors import ConfigError, InputError, OverloadedError
 from framework.plugins.blame import shown
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput
     from framework.contracts.step import CachePlan
     from framework.core.config import CoreConfig
+    from framework.core.queue import WaitingQueue
 
 _I32, _I64 = np.iinfo(np.int32), np.iinfo(np.int64)
 
@@ -53,6 +54,31 @@ def check_servable(
             found=sorted(missing),
             mend="leave it out, or choose a runner that declares it",
         )
+
+
+def check_room(
+    queue: WaitingQueue, config: CoreConfig, num_tokens: int, clock: Callable[[], float]
+) -> None:
+    """Raises OverloadedError if a request of `num_tokens` may not wait beside those who do.
+
+    A prompt longer than the limit on tokens may wait alone: else it could never be served.
+    """
+    waiting, tokens = len(queue), queue.num_tokens
+    most, most_tokens = config.max_queued_requests, config.max_queued_tokens
+    if most is not None and waiting >= most:
+        expected, found = f"fewer than {most} requests waiting", str(waiting)
+    elif most_tokens is not None and waiting and tokens + num_tokens > most_tokens:
+        expected = f"prompts of at most {most_tokens} tokens waiting"
+        found = f"{tokens}, and {num_tokens} more"
+    else:
+        return
+    raise OverloadedError(
+        "the queue is full",
+        expected=expected,
+        found=found,
+        mend="ask again later",
+        retry_after=queue.rate.seconds_per_place(clock()),
+    )
 
 
 def _check_values(entry: EngineInput) -> None:

@@ -17,6 +17,7 @@ _LEAST = {
     "num_pages": 2,
     "max_drafts": 0,
     "max_queued_requests": 1,
+    "max_queued_tokens": 1,
     "queue_timeout": 0,
     "participant_timeout": 0,
 }
@@ -38,10 +39,11 @@ class CoreConfig:
     watermark: share of the pages that stays free when a request is admitted.
     whole_sequence_must_fit: admit a request only if pages for all its tokens, prompt and
     output, are free beside those that running ones may still claim: nobody is preempted.
-    max_queued_requests: more are refused (OverloadedError).  queue_timeout: seconds after which
-    a request that has never run ends with an error.  participant_timeout: seconds after which
-    requests that a participant holds back, while nothing else can run, end with an error that
-    names it; None: never.
+    max_queued_requests: more are refused (OverloadedError).  max_queued_tokens: the same for the
+    tokens of the prompts that wait; one that is longer may wait alone.  queue_timeout: seconds
+    after which a request that has never run ends with an error.  participant_timeout: seconds
+    after which requests that a participant holds back, while nothing else can run, end with an
+    error that names it; None: never.
 
     Prefix cache.
     prefix_hash: "sha256" or "xxhash".  enable_kv_events: keep events for `take_kv_events`.
@@ -61,6 +63,7 @@ class CoreConfig:
     watermark: float = 0.0
     whole_sequence_must_fit: bool = False
     max_queued_requests: int | None = None
+    max_queued_tokens: int | None = None
     queue_timeout: float | None = None
     participant_timeout: float | None = 60.0
     enable_prefix_caching: bool = True

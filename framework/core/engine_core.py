@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from framework.contracts.step import NOTHING_LATE
-from framework.core.checks import check_servable, check_states, check_whole_prompts
+from framework.core.checks import check_room, check_servable, check_states, check_whole_prompts
 from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
@@ -28,7 +28,6 @@ from framework.errors import (
     EngineDeadError,
     InputError,
     IntegrityError,
-    OverloadedError,
 )
 from framework.plugins.blame import blaming, told
 
@@ -108,15 +107,7 @@ class EngineCore:
         if entry.request_id in state.requests or entry.request_id in ending:
             raise InputError(f"request id {entry.request_id!r} is in use", parameter="request_id")
         check_servable(entry, self.max_model_len, self.vocab_size, self._features)
-        limit = state.config.max_queued_requests
-        if limit is not None and len(state.queue) >= limit:
-            raise OverloadedError(
-                "the queue is full",
-                expected=f"fewer than {limit} requests waiting",
-                found=len(state.queue),
-                mend="ask again later",
-                retry_after=state.queue.rate.seconds_per_place(self._clock()),
-            )
+        check_room(state.queue, state.config, len(entry.tokens), self._clock)
         self._arrivals += 1
         now = self._clock()
         request = Request(entry, self._arrivals, now, state.tenants.enter(entry.tenant))

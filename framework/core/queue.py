@@ -19,7 +19,7 @@ class WaitingQueue:
     """The line, sorted by (policy's key, arrival), and those who wait for something else.
 
     A request whose key is fixed finds its place again after a preemption, ahead of all that
-    came later.
+    came later.  num_tokens: of the prompts of all who wait.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class WaitingQueue:
         self._aside: dict[str, tuple[Request, Callable[[], bool], str]] = {}
         self._deadlines: list[tuple[float, int, bool, Request]] = []
         self._clear_at = 64
+        self.num_tokens = 0
 
     def __len__(self) -> int:
         return len(self._line) + len(self._aside)
@@ -69,6 +70,7 @@ class WaitingQueue:
         """Into the line."""
         request.status = Status.WAITING
         self._now = now
+        self.num_tokens += len(request.input.tokens)
         self._line.add(request, now)
 
     def watch(self, request: Request) -> None:
@@ -108,6 +110,7 @@ class WaitingQueue:
         self._now = now
         for name in [n for n, (_, wake, _) in self._aside.items() if wake()]:
             request, _, _ = self._aside.pop(name)
+            self.num_tokens -= len(request.input.tokens)
             self.add(request, now)
         if len(self._line):
             self._line.refresh(now)
@@ -125,6 +128,7 @@ class WaitingQueue:
     def _pop(self) -> Request:
         request = self._line.first()
         assert request is not None
+        self.num_tokens -= len(request.input.tokens)
         self._line.remove(request)
         return request
 
@@ -132,11 +136,13 @@ class WaitingQueue:
         """The first in line steps out and blocks nobody."""
         request = self._pop()
         request.status = Status.ASIDE
+        self.num_tokens += len(request.input.tokens)
         self._aside[request.id] = (request, wake, reason)
 
     def remove(self, request: Request) -> None:
         """Out of line or from aside."""
         self.rate.note(self._now)
+        self.num_tokens -= len(request.input.tokens)
         if request.status is Status.ASIDE:
             del self._aside[request.id]
         else:

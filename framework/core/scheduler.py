@@ -53,7 +53,7 @@ class Scheduler:
         now, settled = self._clock(), not state.order_changed
         state.pass_fence()
         for request, reason in state.queue.overdue(now):
-            state.end(request, "error", reason)
+            state.end(request, "error", reason, timed_out=True)
         if state.paused:
             return None
         state.queue.refresh(now)

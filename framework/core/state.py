@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.messages import EngineStats, FinishReason
+from framework.contracts.messages import EngineStats, Finished, FinishReason
 from framework.core.fences import Fence
 from framework.core.policies import keeps_account
 from framework.core.queue import WaitingQueue
@@ -40,11 +40,17 @@ class Counters:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A request that ended without a row in the step: refused, aborted or overdue."""
+    """A request that ended without a row in the step: refused, aborted or overdue.  timed_out: as
+    in Finished."""
 
     request: Request
     reason: FinishReason
     error: str | None
+    timed_out: bool
+
+    def finished(self, row: int) -> Finished:
+        """As it is told, in output row `row`."""
+        return Finished(row=row, reason=self.reason, error=self.error, timed_out=self.timed_out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +185,14 @@ class CoreState:
         self.watched -= bool(request.attendants)
         self.tenants.leave(request.tenant)
 
-    def end(self, request: Request, reason: FinishReason, error: str | None = None) -> None:
+    def end(
+        self,
+        request: Request,
+        reason: FinishReason,
+        error: str | None = None,
+        *,
+        timed_out: bool = False,
+    ) -> None:
         """End a request wherever it is; it is reported with the next outputs."""
         if request.status in (Status.RUNNING, Status.LOADING):
             self.vacate(request.slot)
@@ -188,7 +201,7 @@ class CoreState:
             if request.asked:
                 self.hub.release(request)  # it has no pages that could be held
         self._forget(request)
-        self.ended.append(Ended(request, reason, error))
+        self.ended.append(Ended(request, reason, error, timed_out))
 
     def pass_fence(self) -> None:
         """Give back what waited for steps that have ended, or for participants."""
@@ -237,6 +250,9 @@ class CoreState:
                 expected=len(self.requests),
                 found=f"{len(slots)} in slots, {len(self.queue)} waiting",
             )
+        tokens = sum(len(request.input.tokens) for request in self.queue)
+        if tokens != self.queue.num_tokens:
+            raise IntegrityError("tokens that wait", expected=tokens, found=self.queue.num_tokens)
         watched = sum(bool(request.attendants) for request in self.requests.values())
         if watched != self.watched:
             raise IntegrityError("attended requests", expected=watched, found=self.watched)

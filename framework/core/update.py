@@ -96,10 +96,7 @@ class Updater:
             step_id=state.done_step,
             request_ids=tuple(end.request.id for end in ended),
             token_offsets=np.zeros(len(ended) + 1, np.int32),
-            finished=tuple(
-                Finished(row=row, reason=end.reason, error=end.error)
-                for row, end in enumerate(ended)
-            ),
+            finished=tuple(end.finished(row) for row, end in enumerate(ended)),
             cached=np.array([end.request.cached or 0 for end in ended], np.int32),
             stats=state.stats(),
         )
@@ -276,10 +273,7 @@ class Updater:
             Finished(row=int(place[row]), reason=reason, stop=stop, error=error)
             for row, (reason, stop, error) in progress.ended.items()
         ]
-        finished += [
-            Finished(row=len(rows) + index, reason=end.reason, error=end.error)
-            for index, end in enumerate(outside)
-        ]
+        finished += [end.finished(len(rows) + index) for index, end in enumerate(outside)]
         return EngineOutputs(
             step_id=plan.step_id,
             request_ids=tuple(ids),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -14,7 +13,7 @@ from framework.contracts.messages import EngineStats
 from framework.contracts.sampling import SamplingParams
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
-from framework.engine.in_flight import InFlight
+from framework.engine.keeper import CoreKeeper
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.request_options import RequestOptions
 from framework.errors import EngineDeadError
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
+    from framework.engine.in_flight import InFlight
     from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
     from framework.engine.remote.messages import Started
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("framework")
 T = TypeVar("T")
-
-SILENCE = 30.0
-"""Seconds without a sign of life after which a core counts as lost."""
 
 
 class AsyncEngine:
@@ -70,7 +67,7 @@ class AsyncEngine:
         self.notes: tuple[str, ...] = ()
         self._in_process = in_process
         self._front: FrontEnd | None = None
-        self._flight: InFlight | None = None
+        self._keeper: CoreKeeper | None = None
         self._stopped = False
 
     async def start(self) -> None:
@@ -81,24 +78,16 @@ class AsyncEngine:
         """
         front = await asyncio.to_thread(build_front_end, self._resolved, self._in_process)
         try:
-            link = front.link(self._in_process)
-            flight = InFlight(link, front.tokenizer, front.events)
-            try:
-                started = await flight.core.started()
-                await asyncio.to_thread(front.events.prepare, started.cache)
-            except BaseException:
-                await asyncio.to_thread(flight.core.close)
-                await asyncio.to_thread(front.events.leave)
-                raise
+            keeper = CoreKeeper(front, self._in_process)
+            started = await keeper.start()
         except BaseException:
+            await asyncio.to_thread(front.events.leave)
             front.close()
             raise
-        self._ready(front, flight, started)
+        self._ready(front, keeper, started)
 
-    def _ready(self, front: FrontEnd, flight: InFlight, started: Started) -> None:
-        front.started(vocab_size=started.vocab_size, max_model_len=started.max_model_len)
-        self._front, self._flight = front, flight
-        self.max_model_len = started.max_model_len
+    def _ready(self, front: FrontEnd, keeper: CoreKeeper, started: Started) -> None:
+        self._front, self._keeper = front, keeper
         self.notes = (*front.notes, *started.notes)
         for note in self.notes:
             log.info("%s", note)
@@ -114,7 +103,8 @@ class AsyncEngine:
 
         Closing the iterator, or cancelling whoever waits for it, ends the request.  Raises
         InputError, UnsupportedError or OverloadedError before the first output, and
-        EngineDeadError whenever the engine stops.
+        EngineDeadError whenever the engine stops: EngineRestartingError where its core died
+        and is being started anew.
         """
         request = await self._prepare(prompt, sampling_params, options)
         flight = self._alive()
@@ -193,6 +183,11 @@ class AsyncEngine:
         return self._front_end.reasoning_parser
 
     @property
+    def max_model_len(self) -> int:
+        """Most tokens of a sequence, prompt and output together."""
+        return self._front_end.max_model_len
+
+    @property
     def model_names(self) -> tuple[str, ...]:
         """What clients may call the model."""
         return self.config.model.served_model_names or (self.config.model.model,)
@@ -200,7 +195,7 @@ class AsyncEngine:
     @property
     def last_stats(self) -> EngineStats:
         """Those of the last step that was heard of."""
-        return EngineStats() if self._flight is None else self._flight.stats
+        return EngineStats() if self._keeper is None else self._keeper.flight.stats
 
     @property
     def config(self) -> EngineConfig:
@@ -210,7 +205,7 @@ class AsyncEngine:
     @property
     def core_pid(self) -> int | None:
         """Process of the core; None while it runs in this one."""
-        return None if self._flight is None else self._flight.core.pid
+        return None if self._keeper is None else self._keeper.flight.core.pid
 
     def snapshot(self) -> Snapshot:
         """Statistics of the engine now; from any thread."""
@@ -221,26 +216,19 @@ class AsyncEngine:
         return default_sampling(self._front_end.model.generation_config)
 
     def check_health(self) -> None:
-        """Raises EngineDeadError if nothing can be served any more."""
-        core = self._alive().core
-        silent = time.monotonic() - core.last_sign
-        if not self._in_process and silent > SILENCE:
-            raise EngineDeadError(
-                "the engine core gives no sign of life",
-                expected="one each second",
-                found=f"none for {silent:.0f} s",
-                mend="end this process and start it anew",
-            )
+        """Raises EngineRestartingError while the core is started anew after a death, and
+        EngineDeadError if nothing can be served any more."""
+        self._alive()
+        if self._keeper is not None:
+            self._keeper.check()
 
     async def shutdown(self, *, drain: bool = False) -> None:
         """End the engine.  drain: requests that were accepted are served first, new ones are
         refused; otherwise they end with EngineDeadError.  May be called twice."""
-        if self._flight is None:
-            self._stopped = True
-            return
         first, self._stopped = not self._stopped, True
-        await self._flight.core.stop(drain=drain)
-        await asyncio.to_thread(self._flight.core.close)
+        if self._keeper is None:
+            return
+        await self._keeper.stop(drain=drain)
         if first:
             self._front_end.close()
             self._front_end.events.closed()
@@ -267,11 +255,9 @@ class AsyncEngine:
     def _alive(self) -> InFlight:
         if self._stopped:
             raise EngineDeadError("the engine is closed", mend="make a new one")
-        if self._flight is None:
+        if self._keeper is None:
             raise EngineDeadError("the engine was not started", mend="await engine.start()")
-        if self._flight.core.dead is not None:
-            raise self._flight.core.dead.with_traceback(None)
-        return self._flight
+        return self._keeper.alive()
 
     async def _call(self, method: str, **arguments: Any) -> Any:
         return await self._alive().core.call(method, **arguments)

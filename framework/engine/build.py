@@ -241,6 +241,7 @@ def _core(
         watermark=config.scheduler.watermark,
         whole_sequence_must_fit=config.scheduler.whole_sequence_must_fit,
         max_queued_requests=config.scheduler.max_queued_requests,
+        max_queued_tokens=config.scheduler.max_queued_tokens,
         queue_timeout=config.scheduler.queue_timeout,
         participant_timeout=config.scheduler.participant_timeout,
         enable_prefix_caching=config.cache.enable_prefix_caching,

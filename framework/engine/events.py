@@ -48,6 +48,16 @@ class Events:
         if self._loggers is not None:
             self._loggers.close()
 
+    def core_ended(self) -> None:
+        """The core died or was shut down."""
+        if self._statistics is not None:
+            self._statistics.core_ended()
+
+    def core_restarted(self) -> None:
+        """Another core took the place of one that died."""
+        if self._statistics is not None:
+            self._statistics.core_restarted()
+
     def started(self, notes: tuple[str, ...]) -> None:
         """The engine is ready.  notes: its start-up lines."""
         if self._start is not None:

@@ -86,7 +86,7 @@ class FrontEnd:
 
     def _load_own(self) -> None:
         self._own.tokenizer = load_tokenizer(self.registry, self.config.model, self.model)
-        self._own.inputs = None
+        self._own.inputs = self._own.made_for = None
 
     def link(self, in_process: bool) -> ClientLink:
         """Start the core, in a process or in a thread."""
@@ -146,7 +146,9 @@ class FrontEnd:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def _inputs(self) -> InputProcessor:
-        if self._own.inputs is None:
+        sizes = self.vocab_size, self.max_model_len
+        if self._own.made_for != sizes:  # another core may have room for other lengths
+            self._own.made_for = sizes
             tokenizer = self._own.tokenizer
             self._own.inputs = InputProcessor(
                 tokenizer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import EngineStats
@@ -21,13 +23,21 @@ if TYPE_CHECKING:
 class InFlight:
     """Gives requests to the core, and what it brings to the streams of those who wait.
 
-    core: at the other end of `link`.  stats: of the last step that was heard of.
+    core: at the other end of `link`.  stats: of the last step that was heard of.  on_death:
+    called once, after those who wait were told, when nothing more can come.
     """
 
-    def __init__(self, link: ClientLink, tokenizer: Tokenizer, events: Events) -> None:
+    def __init__(
+        self,
+        link: ClientLink,
+        tokenizer: Tokenizer,
+        events: Events,
+        on_death: Callable[[], None],
+    ) -> None:
         self._outputs = OutputProcessor(tokenizer)
         self._streams = Streams()
         self._events = events
+        self._on_death = on_death
         self.stats = EngineStats()
         self.core = AsyncCore(link, on_outputs=self._absorb, on_death=self._died)
 
@@ -56,6 +66,8 @@ class InFlight:
         self._streams.close(request_id)
         ended = self._outputs.forget([request_id])
         self.core.abort([end.request_id for end in ended])
+        if self.core.dead is not None:
+            ended = [replace(end, reason="error") for end in ended]
         self._events.ended(ended)
 
     def _absorb(self, step: EngineOutputs) -> None:
@@ -69,4 +81,7 @@ class InFlight:
         self._events.ended(processed.ended)
 
     def _died(self, error: EngineDeadError) -> None:
+        self.stats = EngineStats()
+        self._events.core_ended()
         self._streams.fail(error)
+        self._on_death()

@@ -39,6 +39,7 @@ class LLMOptions(TypedDict, total=False):
     watermark: float
     whole_sequence_must_fit: bool
     max_queued_requests: int | None
+    max_queued_tokens: int | None
     queue_timeout: float | None
     participant_timeout: float | None
     loop_depth: int
@@ -51,6 +52,9 @@ class LLMOptions(TypedDict, total=False):
     enforce_eager: bool
     logprobs_mode: str
     tokenizer_threads: int
+    on_core_death: str
+    max_core_restarts: int
+    core_restart_window: float
     plugins: Mapping[str, str]
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]

@@ -35,6 +35,7 @@ class CompletionState:
     logprobs: list[LogprobsAt] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
+    timed_out: bool = False
     cumulative: float = 0.0
     sent_text: int = 0
     sent_tokens: int = 0
@@ -65,7 +66,7 @@ class CompletionState:
     def _end(self, end: Finished) -> None:
         self.finish_reason = end.reason
         if end.reason == "error":
-            self.stop_reason = end.error
+            self.stop_reason, self.timed_out = end.error, end.timed_out
         elif end.reason == "stop" and end.stop is not None and end.stop not in self.eos_ids:
             self.stop_reason = end.stop
 
@@ -85,6 +86,7 @@ class CompletionState:
             else ([] if asked else None),
             finish_reason=self.finish_reason,
             stop_reason=self.stop_reason,
+            timed_out=self.timed_out,
         )
 
 

@@ -43,7 +43,8 @@ class CompletionOutput:
     that completes a stop string.  cumulative_logprob: sum over all tokens of the output so
     far, None unless logprobs were asked for.  logprobs: per token, id -> Logprob, the token
     itself first.  finish_reason: None while it runs.  stop_reason: None for end-of-sequence,
-    the stop id, the stop string, or the sentence of an error.
+    the stop id, the stop string, or the sentence of an error.  timed_out: that error is none of
+    the engine's; the request's time to wait was over before its turn came.
     """
 
     index: int
@@ -53,6 +54,7 @@ class CompletionOutput:
     logprobs: list[LogprobsAt] | None = None
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
+    timed_out: bool = False
 
     @property
     def finished(self) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from framework.contracts.front_end import FrontEnd, Mounted
 from framework.engine.async_engine import AsyncEngine
-from framework.errors import ConfigError, EngineDeadError
+from framework.errors import ConfigError, EngineDeadError, EngineRestartingError
 from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -94,11 +94,13 @@ async def _until_stopped(engine: AsyncEngine, host: FrontEnd, endpoints: list[Mo
 
 
 async def _watch(engine: AsyncEngine, stop: asyncio.Event, dead: asyncio.Event) -> None:
-    """A service without its engine looks up to nobody's use: end it, and let whoever runs it
-    start it anew."""
+    """A service without its engine looks up to nobody's use: unless the engine starts another
+    core, end it, and let whoever runs it start it anew."""
     while not stop.is_set():
         try:
             engine.check_health()
+        except EngineRestartingError:
+            pass
         except EngineDeadError as error:
             log.error("the service ends: %s", error)
             dead.set()

@@ -12,6 +12,7 @@ from framework.contracts.messages import EngineStats
 from framework.contracts.stat_logger import Counter, Gauge, Metric, Snapshot
 from framework.stats.buckets import TOKENS, Buckets
 from framework.stats.plugins import plugin_metrics
+from framework.stats.tenants import TenantUsage
 
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput, EngineOutputs
@@ -25,6 +26,7 @@ REASONS = ("stop", "length", "abort", "error")
 class _Course:
     """Of a request that runs, in seconds of the clock.  last: of its newest token."""
 
+    tenant: str
     prompt: int
     added: float
     first: float | None = None
@@ -49,7 +51,11 @@ class Statistics:
         self._started = clock()
         self._courses: dict[str, _Course] = {}
         self._stats = EngineStats()
+        # What cores that died had counted: counters only rise.
+        self._before = EngineStats()
+        self._core_restarts = 0
         self._prompt = self._generated = 0
+        self._tenants = TenantUsage()
         self._ended = dict.fromkeys(REASONS, 0)
         self._first_token = Buckets("time_to_first_token_seconds", "From arrival to first token.")
         self._between = Buckets("inter_token_latency_seconds", "Between two outputs of a request.")
@@ -69,7 +75,7 @@ class Statistics:
         now = self._clock()
         with self._lock:
             for entry in entries:
-                self._courses[entry.request_id] = _Course(len(entry.tokens), now)
+                self._courses[entry.request_id] = _Course(entry.tenant, len(entry.tokens), now)
 
     def stepped(self, outputs: EngineOutputs) -> None:
         """A step has ended."""
@@ -128,8 +134,22 @@ class Statistics:
                 course = self._courses.pop(end.request_id, None)
                 if course is not None:
                     self._whole.add(now - course.added)
+                    prompt = 0 if course.first is None else course.prompt
+                    self._tenants.add(course.tenant, prompt, end.num_output_tokens)
                     if course.first is not None:
                         self._decode.add(course.last - course.first)
+
+    def core_ended(self) -> None:
+        """Nothing runs or waits any more.  Another core would count from nothing."""
+        with self._lock:
+            self._catch_up()
+            self._before = _together(self._before, self._stats)
+            self._stats, self._run = EngineStats(), ()
+
+    def core_restarted(self) -> None:
+        """Another core took the place of one that died."""
+        with self._lock:
+            self._core_restarts += 1
 
     def snapshot(self, *, final: bool = False) -> Snapshot:
         """All that was counted up to now; from any thread."""
@@ -154,8 +174,9 @@ class Statistics:
         yield Gauge(name="cache_config_info", help="The cache.", value=1, labels=self.cache)
 
     def _counters(self) -> Iterator[Metric]:
-        stats = self._stats
+        stats = _together(self._before, self._stats)
         for name, help, value in (
+            ("core_restarts", "Times that a core died and another began.", self._core_restarts),
             ("prefix_cache_queries", "Tokens looked for in the cache.", stats.prefix_queries),
             ("prefix_cache_hits", "Tokens found in the cache.", stats.prefix_hits),
             ("num_preemptions", "Times that a request lost its slot.", stats.preemptions),
@@ -167,6 +188,7 @@ class Statistics:
             labels = {"finished_reason": reason}
             help = "Requests that ended, by reason."
             yield Counter(name="request_success", help=help, value=value, labels=labels)
+        yield from self._tenants.read()
 
     def _histograms(self) -> Iterator[Metric]:
         for buckets in (
@@ -179,3 +201,12 @@ class Statistics:
             self._step,
         ):
             yield buckets.read()
+
+
+def _together(one: EngineStats, other: EngineStats) -> EngineStats:
+    """Counters of both, as if one core had counted."""
+    return EngineStats(
+        prefix_queries=one.prefix_queries + other.prefix_queries,
+        prefix_hits=one.prefix_hits + other.prefix_hits,
+        preemptions=one.preemptions + other.preemptions,
+    )

@@ -45,14 +45,15 @@ class Answer:
     """All that was heard of one request.
 
     reason: why it ended, or None.  stop: the token id that ended it.  error: with the reason
-    "error".  cached: prompt tokens from the prefix cache.  logprobs, prompt_logprobs: in
-    hundredths, as the scripted runner gives them.
+    "error".  timed_out: as in Finished.  cached: prompt tokens from the prefix cache.
+    logprobs, prompt_logprobs: in hundredths, as the scripted runner gives them.
     """
 
     tokens: list[int] = field(default_factory=list)
     reason: str | None = None
     stop: int | None = None
     error: str | None = None
+    timed_out: bool = False
     cached: int = 0
     logprobs: list[int] = field(default_factory=list)
     prompt_logprobs: dict[int, int] = field(default_factory=dict)
@@ -141,6 +142,7 @@ class Harness:
         for end in outputs.finished:
             answer = self.answers[outputs.request_ids[end.row]]
             answer.reason, answer.stop, answer.error = end.reason, end.stop, end.error
+            answer.timed_out = end.timed_out
 
     def run(self, most: int = 5000) -> dict[str, Answer]:
         """Step until nothing is left, and no pages are held; then everything must be as at the

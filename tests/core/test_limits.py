@@ -185,6 +185,22 @@ def test_a_full_queue_refuses_and_takes_again_when_there_is_room(engine):
     assert one.run()["c"].reason == "length"
 
 
+def test_a_queue_that_is_full_of_tokens_refuses_and_lets_a_longer_prompt_wait_alone(engine):
+    one = engine(max_num_seqs=1, max_queued_tokens=6)
+    one.add("runs", [1], 3)
+    one.step()
+    one.add("a", [2] * 4)
+    with pytest.raises(OverloadedError, match="at most 6 tokens") as error:
+        one.add("b", [3] * 3)
+    assert error.value.retry_after > 0
+    one.add("c", [4] * 2)
+    one.core.abort(["a", "c"])
+    one.add("long", [5] * 9)
+    with pytest.raises(OverloadedError):
+        one.add("d", [6])
+    assert one.run()["long"].reason == "length"
+
+
 def test_when_to_ask_again_is_estimated_from_how_often_a_place_became_free(engine):
     clock = Clock()
     one = engine(clock=clock, max_num_seqs=1, max_queued_requests=2)
@@ -239,6 +255,7 @@ def test_a_request_that_waits_too_long_in_the_queue_ends_with_an_error(engine):
     assert answers["runs"].reason == answers["fresh"].reason == "length"
     assert answers["waits"].reason == "error"
     assert "5.0 s" in answers["waits"].error
+    assert answers["waits"].timed_out
 
 
 def test_the_queue_limit_does_not_end_a_preempted_request(engine):

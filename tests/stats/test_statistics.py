@@ -13,6 +13,7 @@ from framework.engine.output_processor import Ended
 from framework.plugins.records import Record, State, Usage
 from framework.stats.buckets import SECONDS, Buckets
 from framework.stats.statistics import Statistics
+from framework.stats.tenants import MOST_TENANTS, OTHERS, TenantUsage
 from framework.testing.fake_model import MODEL, fake_plugins
 
 P0 = {
@@ -26,6 +27,7 @@ P0 = {
     "prompt_tokens": Counter,
     "generation_tokens": Counter,
     "request_success": Counter,
+    "core_restarts": Counter,
     "time_to_first_token_seconds": Histogram,
     "inter_token_latency_seconds": Histogram,
     "e2e_request_latency_seconds": Histogram,
@@ -229,3 +231,28 @@ def test_a_real_engine_counts_what_it_answers():
     assert info.labels == {"num_pages": "512", "page_tokens": "4", "page_bytes": "32"}
     plugin = "stat_logger:keep@ad-hoc"
     assert found.value("plugin_off", plugin=plugin) == 0
+
+
+def test_tenants_beyond_a_number_are_counted_together():
+    usage = TenantUsage()
+    for number in range(MOST_TENANTS + 5):
+        usage.add(f"tenant {number}", 2, 3)
+    usage.add("tenant 0", 1, 1)
+    usage.add("", 7, 7)
+    found = {(m.name, m.labels["tenant"]): m.value for m in usage.read()}
+    assert len(found) == 3 * (MOST_TENANTS + 1)
+    assert found["tenant_requests", OTHERS] == 5
+    assert found["tenant_prompt_tokens", "tenant 0"] == 3
+    assert found["tenant_generation_tokens", OTHERS] == 15
+
+
+def test_counters_go_on_rising_when_another_core_counts_from_nothing():
+    course = Course()
+    course.step(1, ("a",), [1], 1, prefix_queries=5, prefix_hits=2, preemptions=1, running=3)
+    course.statistics.core_ended()
+    assert course.statistics.snapshot().value("num_requests_running") == 0
+    course.statistics.core_restarted()
+    course.step(1, ("b",), [1], 1, prefix_queries=4, prefix_hits=1, preemptions=0)
+    snapshot = course.statistics.snapshot()
+    names = ("prefix_cache_queries", "prefix_cache_hits", "num_preemptions", "core_restarts")
+    assert [snapshot.value(name) for name in names] == [9, 3, 1, 1]

@@ -29,6 +29,12 @@ class Server:
             self.process.send_signal(number)
         return self.process.wait(timeout)
 
+    def counted(self, name: str, *labels: str) -> float:
+        """The sum of a metric over all that has these labels, each as `name="value"`."""
+        text = httpx.get(f"{self.url}/metrics", timeout=60).text
+        found = [line for line in text.splitlines() if re.match(rf"framework:{name}[{{ ]", line)]
+        return sum(float(f.rpartition(" ")[2]) for f in found if all(x in f for x in labels))
+
 
 def start(*arguments: str, root: tuple[str, ...] = ()) -> Server:
     plugins = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]

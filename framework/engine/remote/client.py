@@ -97,6 +97,10 @@ class AsyncCore:
             self._link.send(Stop(drain=drain))
         await self._ended.wait()
 
+    def give_up(self, error: EngineDeadError) -> None:
+        """Take the core for dead, although its end was not seen; `close` ends what is left."""
+        self._die(error)
+
     def close(self) -> None:
         """End the core by whatever means; waits for it.  May be called twice."""
         self._closing = True

@@ -13,8 +13,10 @@ from starlette.exceptions import HTTPException
 
 from framework.errors import (
     EngineDeadError,
+    EngineRestartingError,
     FrameworkError,
     InputError,
+    OverdueError,
     OverloadedError,
     UnsupportedError,
 )
@@ -22,6 +24,7 @@ from framework.errors import (
 _STATUS: tuple[tuple[type[FrameworkError], int, str], ...] = (
     (InputError, 400, "invalid_request_error"),
     (UnsupportedError, 400, "invalid_request_error"),
+    (OverdueError, 503, "service_unavailable_error"),
     (OverloadedError, 429, "rate_limit_error"),
     (EngineDeadError, 503, "service_unavailable_error"),
 )
@@ -40,7 +43,7 @@ def describe(error: FrameworkError) -> tuple[int, dict[str, Any], dict[str, str]
         (500, "internal_error"),
     )
     headers = {}
-    if isinstance(error, OverloadedError):
+    if isinstance(error, OverloadedError | EngineRestartingError):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
     param = error.parameter if isinstance(error, InputError) else None
     return status, error_body(str(error), kind, param, status), headers

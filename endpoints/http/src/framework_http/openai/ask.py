@@ -12,8 +12,8 @@ from fastapi import Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from starlette.responses import Response
 
-from framework.errors import EngineDeadError, FrameworkError
-from framework_http.faults import describe, error_body
+from framework.errors import EngineDeadError, FrameworkError, OverdueError
+from framework_http.faults import describe
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -37,14 +37,14 @@ async def whole(
 ) -> list[RequestOutput] | None:
     """The final output of each prompt, all run together; None when the client went away.
 
-    Raises what any of them raises, and then ends the others.
+    Raises what any of them raises or ended with, and then ends the others.
     """
 
     async def last(prompt: object) -> RequestOutput:
         found = None
         async with aclosing(service.generate(prompt, sampling, options)) as outputs:
             async for output in outputs:
-                found = output
+                found = check(output)
         if found is None:
             raise EngineDeadError("the engine gave no output")
         return found
@@ -86,14 +86,14 @@ async def merged(
     sampling: SamplingParams,
     options: RequestOptions,
 ) -> AsyncGenerator[tuple[int, RequestOutput], None]:
-    """(index of the prompt, output) of all prompts as they come."""
+    """(index of the prompt, output) of all prompts as they come.  Raises as `whole`."""
     queue: asyncio.Queue[tuple[int, RequestOutput] | BaseException | None] = asyncio.Queue()
 
     async def run(index: int, prompt: object) -> None:
         try:
             async with aclosing(service.generate(prompt, sampling, options)) as outputs:
                 async for output in outputs:
-                    queue.put_nowait((index, output))
+                    queue.put_nowait((index, check(output)))
             queue.put_nowait(None)
         except Exception as error:
             queue.put_nowait(error)
@@ -148,12 +148,16 @@ def answer(body: Mapping[str, Any] | None) -> Response:
     return JSONResponse(body)
 
 
-def failed(output: RequestOutput) -> dict[str, Any] | None:
-    """The error that ended a request in the engine, if one did."""
+def check(output: RequestOutput) -> RequestOutput:
+    """The output, unless the engine ended the request with an error.
+
+    Raises OverdueError where only its time to wait was over, FrameworkError for a fault.
+    """
     for one in output.outputs:
         if one.finish_reason == "error":
-            return error_body(str(one.stop_reason), "internal_error", None, 500)
-    return None
+            kind = OverdueError if one.timed_out else FrameworkError
+            raise kind(str(one.stop_reason))
+    return output
 
 
 def _first(errors: BaseExceptionGroup[FrameworkError]) -> FrameworkError:

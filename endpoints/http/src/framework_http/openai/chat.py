@@ -150,9 +150,6 @@ def _answer(
     if found is None:
         return ask.answer(None)
     output = found[0]
-    error = ask.failed(output)
-    if error is not None:
-        return fastapi.responses.JSONResponse(error, 500)
     choices = []
     for one in output.outputs:
         reading = reader()
@@ -178,10 +175,6 @@ async def _chunks(
     readers: dict[int, Reader] = {}
     async with ask.aclosing(outputs):
         async for prompt, output in outputs:
-            error = ask.failed(output)
-            if error is not None:
-                yield error
-                return
             usage.take(prompt, output)
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
             for one in output.outputs:

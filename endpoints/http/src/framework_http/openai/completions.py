@@ -100,10 +100,6 @@ def _answer(
 ) -> Response:
     if found is None:
         return ask.answer(None)
-    for output in found:
-        error = ask.failed(output)
-        if error is not None:
-            return fastapi.responses.JSONResponse(error, 500)
     choices = [
         _choice(len(output.outputs) * index + one.index, one, output, fields)
         for index, output in enumerate(found)
@@ -185,10 +181,6 @@ async def _chunks(
     offsets: dict[int, int] = {}
     async with ask.aclosing(outputs):
         async for prompt, output in outputs:
-            error = ask.failed(output)
-            if error is not None:
-                yield error
-                return
             usage.take(prompt, output)
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
             for one in output.outputs:

@@ -1,0 +1,166 @@
+"""The engine core of a front end: its start, its end, and another one when it dies.
+
+start        died, "restart"      started anew
+------ alive ------- recovering ------- alive
+             died, "exit", or too often
+       alive ------- dead
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from framework.engine.in_flight import InFlight
+from framework.errors import EngineDeadError, EngineRestartingError, FrameworkError
+
+if TYPE_CHECKING:
+    from framework.engine.front_end import FrontEnd
+    from framework.engine.remote.messages import Started
+
+log = logging.getLogger("framework")
+
+SILENCE = 30.0
+"""Seconds without a sign of life after which a core counts as lost."""
+PAUSE_SECONDS = 1.0
+"""Between two starts of which the first failed."""
+
+
+class Allowance:
+    """At most `most` events in any `window` seconds.  clock: seconds, rising."""
+
+    def __init__(
+        self, most: int, window: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most, self._window, self._clock = most, window, clock
+        self._taken: deque[float] = deque()
+
+    def take(self) -> bool:
+        """Whether one more may happen now; then it is counted."""
+        now = self._clock()
+        while self._taken and now - self._taken[0] >= self._window:
+            self._taken.popleft()
+        if len(self._taken) >= self._most:
+            return False
+        self._taken.append(now)
+        return True
+
+
+class CoreKeeper:
+    """For one event loop.
+
+    front: whose core it is.  `on_core_death` of its configuration says whether a core that died
+    is replaced; then `max_core_restarts` in `core_restart_window` seconds are tried, those that
+    fail included.
+    """
+
+    def __init__(self, front: FrontEnd, in_process: bool) -> None:
+        self._front, self._in_process = front, in_process
+        config = front.config.execution
+        self._restarts = config.on_core_death == "restart"
+        self._allowance = Allowance(config.max_core_restarts, config.core_restart_window)
+        self._flight: InFlight | None = None
+        self._replacing: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def start(self) -> Started:
+        """Raises what stops the start; then nothing is left running."""
+        self._flight, started = await self._begin()
+        try:
+            await asyncio.to_thread(self._front.events.prepare, started.cache)
+        except BaseException:
+            await asyncio.to_thread(self._flight.core.close)
+            raise
+        return started
+
+    async def _begin(self) -> tuple[InFlight, Started]:
+        flight = InFlight(
+            self._front.link(self._in_process),
+            self._front.tokenizer,
+            self._front.events,
+            on_death=lambda: self._died(flight),
+        )
+        try:
+            started = await flight.core.started()
+        except BaseException:
+            await asyncio.to_thread(flight.core.close)
+            raise
+        self._front.started(vocab_size=started.vocab_size, max_model_len=started.max_model_len)
+        return flight, started
+
+    @property
+    def flight(self) -> InFlight:
+        """Of the newest core, which may be dead."""
+        assert self._flight is not None, "start() came before"
+        return self._flight
+
+    @property
+    def recovering(self) -> bool:
+        """A core died and another one is being started."""
+        return self._replacing is not None and not self._replacing.done()
+
+    def alive(self) -> InFlight:
+        """Raises EngineRestartingError while another core is being started, EngineDeadError
+        when there will be none."""
+        flight = self.flight
+        if flight.core.dead is None:
+            return flight
+        if self.recovering:
+            raise EngineRestartingError(
+                "the engine core died and is being started anew",
+                found=flight.core.dead.found,
+                mend="ask again later",
+            )
+        raise flight.core.dead.with_traceback(None)
+
+    def check(self) -> None:
+        """Raises what `alive` raises.  A core that is silent is from now on as dead as one that
+        ended."""
+        core = self.alive().core
+        silent = time.monotonic() - core.last_sign
+        if self._in_process or silent <= SILENCE:
+            return
+        core.give_up(
+            EngineDeadError(
+                "the engine core gives no sign of life",
+                expected="one each second",
+                found=f"none for {silent:.0f} s",
+                mend="end this process and start it anew",
+            )
+        )
+        self.alive()
+
+    def _died(self, flight: InFlight) -> None:
+        ours = flight is self._flight and not self._stopping
+        if ours and self._restarts and not self.recovering:
+            self._replacing = asyncio.create_task(self._replace(flight))
+
+    async def _replace(self, dead: InFlight) -> None:
+        log.error("the engine core died: %s", dead.core.dead)
+        await asyncio.to_thread(dead.core.close)
+        while self._allowance.take():
+            log.warning("starting the engine core anew")
+            try:
+                self._flight, _ = await self._begin()
+            except FrameworkError as error:
+                log.error("the engine core could not be started anew: %s", error)
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                self._front.events.core_restarted()
+                log.warning("the engine core runs again")
+                return
+        log.error("the engine core died too often; it is not started anew")
+
+    async def stop(self, *, drain: bool) -> None:
+        """End the core.  drain: when it has served all.  May be called twice."""
+        self._stopping = True
+        if self._replacing is not None:
+            self._replacing.cancel()
+            await asyncio.gather(self._replacing, return_exceptions=True)
+        if self._flight is not None:
+            await self._flight.core.stop(drain=drain)
+            await asyncio.to_thread(self._flight.core.close)

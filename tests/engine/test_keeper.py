@@ -1,0 +1,133 @@
+"""What becomes of a server's engine when its core dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from framework.contracts.sampling import OutputKind, SamplingParams
+from framework.engine.async_engine import AsyncEngine
+from framework.engine.keeper import Allowance
+from framework.errors import EngineDeadError, EngineRestartingError
+from framework.testing.fake_model import MODEL, fake_plugins
+
+DELTA = SamplingParams(max_tokens=64, output_kind=OutputKind.DELTA)
+LIMIT = 60
+
+
+def engine(**options):
+    return AsyncEngine(
+        MODEL, plugins=fake_plugins(), executor="echo", on_core_death="restart", **options
+    )
+
+
+async def text_of(engine, prompt):
+    return "".join([o.outputs[0].text async for o in engine.generate(prompt, DELTA)])
+
+
+async def until(condition):
+    async with asyncio.timeout(LIMIT):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+def healthy(engine):
+    try:
+        engine.check_health()
+    except EngineRestartingError:
+        return False
+    return True
+
+
+async def kill(engine):
+    """The core dies with a request in it; whoever waits for that is told."""
+    await engine.pause()
+    waiting = asyncio.create_task(text_of(engine, "never answered"))
+    await until(lambda: engine.snapshot().value("num_requests_waiting") == 1)
+    os.kill(engine.core_pid, signal.SIGKILL)
+    with pytest.raises(EngineDeadError, match="SIGKILL"):
+        await asyncio.wait_for(waiting, LIMIT)
+
+
+def test_a_core_that_was_killed_is_started_anew():
+    async def run():
+        async with engine() as made:
+            assert await text_of(made, "before") == "before"
+            first = made.core_pid
+            hits = made.snapshot().value("prefix_cache_queries")
+            await kill(made)
+            with pytest.raises(EngineRestartingError, match="started anew"):
+                made.check_health()
+            with pytest.raises(EngineRestartingError):
+                await text_of(made, "too early")
+            assert made.snapshot().value("num_requests_waiting") == 0
+            await until(lambda: healthy(made))
+            assert made.core_pid != first
+            assert await text_of(made, "after") == "after"
+            snapshot = made.snapshot()
+            assert snapshot.value("core_restarts") == 1
+            assert snapshot.value("request_success", finished_reason="error") == 1
+            assert snapshot.value("prefix_cache_queries") > hits > 0
+            await made.check_integrity()
+
+    asyncio.run(run())
+
+
+def test_a_core_that_dies_too_often_is_not_started_anew():
+    async def run():
+        async with engine(max_core_restarts=1) as made:
+            await kill(made)
+            await until(lambda: healthy(made))
+            await kill(made)
+
+            def given_up():
+                try:
+                    return healthy(made) and False
+                except EngineDeadError:
+                    return True
+
+            await until(given_up)
+            with pytest.raises(EngineDeadError, match="SIGKILL"):
+                await text_of(made, "late")
+
+    asyncio.run(run())
+
+
+def test_an_engine_can_be_shut_down_while_its_core_is_started_anew():
+    async def run():
+        made = engine()
+        await made.start()
+        await kill(made)
+        await made.shutdown()
+        with pytest.raises(EngineDeadError, match="closed"):
+            made.check_health()
+        assert made.snapshot().value("core_restarts") == 0
+
+    asyncio.run(run())
+
+
+def test_a_silent_core_is_replaced(monkeypatch):
+    async def run():
+        async with engine() as made:
+            first = made.core_pid
+            # It is stopped, not ended, so that nobody sees an end.
+            os.kill(first, signal.SIGSTOP)
+            monkeypatch.setattr("framework.engine.keeper.SILENCE", 0.0)
+            await until(lambda: not healthy(made))
+            monkeypatch.undo()
+            os.kill(first, signal.SIGKILL)
+            await until(lambda: healthy(made))
+            assert await text_of(made, "after") == "after"
+
+    asyncio.run(run())
+
+
+def test_an_allowance_counts_within_its_window():
+    now = 0.0
+    allowance = Allowance(2, 10.0, clock=lambda: now)
+    assert [allowance.take() for _ in range(3)] == [True, True, False]
+    now = 10.0
+    assert [allowance.take() for _ in range(3)] == [True, True, False]
