@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from framework.cli import bench, chat, config, explain, generate, plugins, serve
-from framework.cli.context import RootOptions, only_the_core, parse_options, parse_plugins
+from framework.cli.commands import CommandGroup
+from framework.cli.context import RootOptions, only_the_core
 
 
 def root(
@@ -50,13 +51,7 @@ def root(
     """An LLM inference engine with a small core; everything else is a plugin."""
     level = logging.INFO if verbose else logging.WARNING
     logging.basicConfig(level=level, format="%(message)s", force=True)
-    context.obj = RootOptions(
-        no_plugins=no_plugins,
-        plugins=parse_plugins(plugin or []),
-        options=parse_options(plugin_option or []),
-        frozen=frozen,
-        lock_file=lock_file,
-    )
+    context.obj = RootOptions.of(context.params)
     if context.invoked_subcommand not in ("generate", "chat"):
         _tell_what_to_install()
     if context.invoked_subcommand is None:
@@ -65,7 +60,12 @@ def root(
 
 def build_app() -> typer.Typer:
     """The whole command line."""
-    app = typer.Typer(name="framework", invoke_without_command=True, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        name="framework",
+        cls=CommandGroup,
+        invoke_without_command=True,
+        pretty_exceptions_enable=False,
+    )
     app.callback()(root)
     app.command("generate")(generate.generate)
     app.command("chat")(chat.chat)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framework.cli import bench_options as options
+from framework.cli.commands import CommandGroup
 from framework.cli.context import registry_of, root_options
 from framework.cli.printing import show_table
 from framework.errors import ConfigError
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from framework.bench.trace import Trace
     from framework.contracts.scheduling_policy import SchedulingPolicy
 
-app = typer.Typer(help="Benchmarks that need no model.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandGroup, help="Benchmarks of scheduling, engine and server.", no_args_is_help=True
+)
 
 
 @app.command()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from framework.errors import ConfigError
 
@@ -31,6 +31,17 @@ class RootOptions:
     frozen: bool = False
     lock_file: str | None = None
 
+    @classmethod
+    def of(cls, parameters: Mapping[str, Any]) -> RootOptions:
+        """From the values of the flags.  Raises ConfigError for one that is not understood."""
+        return cls(
+            no_plugins=bool(parameters.get("no_plugins")),
+            plugins=parse_plugins(parameters.get("plugin") or []),
+            options=parse_options(parameters.get("plugin_option") or []),
+            frozen=bool(parameters.get("frozen")),
+            lock_file=parameters.get("lock_file"),
+        )
+
     def keywords(self) -> dict[str, object]:
         """The fields of the configuration that were given."""
         given = {
@@ -45,8 +56,8 @@ class RootOptions:
 
 def root_options(context: typer.Context) -> RootOptions:
     """What the root options of this call say."""
-    options = context.find_root().obj
-    return options if isinstance(options, RootOptions) else RootOptions()
+    root = context.find_root()
+    return root.obj if isinstance(root.obj, RootOptions) else RootOptions.of(root.params)
 
 
 def only_the_core() -> bool:
@@ -82,7 +93,7 @@ def parse_plugins(texts: list[str]) -> dict[str, str]:
     return plugins
 
 
-def parse_settings(texts: list[str]) -> dict[str, object]:
+def parse_settings(texts: Sequence[str]) -> dict[str, object]:
     """Read `FIELD=VALUE` options; ConfigError for another form."""
     from framework.config.resolve import none_or_text, read_yaml
 
@@ -105,21 +116,30 @@ def resolved_of(
     context: typer.Context,
     flags: Mapping[str, object] | None = None,
     config: Path | None = None,
-    settings: list[str] | None = None,
+    settings: Sequence[str] | None = None,
+    plugin_options: Mapping[str, object] | None = None,
+) -> Resolved:
+    """The configuration of environment, file and all flags; see `resolved_with`."""
+    return resolved_with(root_options(context), flags, config, settings, plugin_options)
+
+
+def resolved_with(
+    root: RootOptions,
+    flags: Mapping[str, object] | None = None,
+    config: Path | None = None,
+    settings: Sequence[str] | None = None,
     plugin_options: Mapping[str, object] | None = None,
 ) -> Resolved:
     """The configuration of environment, file and all flags.
 
-    plugin_options: {"kind.name.key": value} of the command's own flags.
-
     flags: fields and what the command's own flags say; None leaves one to the other sources.
+    plugin_options: {"kind.name.key": value} of the command's own flags.
     A model that is not given anywhere is the demo.  Raises ConfigError.
     """
     from framework.config.resolve import resolve
 
     keywords = {name: value for name, value in (flags or {}).items() if value is not None}
     keywords.update(parse_settings(settings or []))
-    root = root_options(context)
     keywords.update(root.keywords())
     if plugin_options:
         keywords["plugin_options"] = {**root.options, **plugin_options}

@@ -171,7 +171,7 @@ KINDS: tuple[Kind, ...] = (
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE),
     _row("reasoning_parser", "reasoning_parser:ReasoningParser", {F, E}, ONE, optional={E}),
     _row("stat_logger", "stat_logger:StatLogger", {F, E}, MANY, optional={F, E}, stable=True),
-    _row("command", None, {F}, MANY),
+    _row("command", "command:Command", {F}, MANY),
     _row("hooks", "hooks:HookSpecs", {F, E, W}, MANY, DENIED, plural="hooks", optional={F, E, W}),
 )
 

@@ -10,6 +10,7 @@ about.toml:
     test_requires   distributions that the kind's suite needs
     stdlib, imports "from" lines for the head of the test
     suite           body of the test's class: what the suite must know of the plugin
+    manifest        further lines of the plugin's row in its manifest
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     stdlib: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     suite: str = ""
+    manifest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +119,7 @@ def _words(names: Names, about: About) -> Mapping[str, str]:
         "imports": _imports(about, f"from {place} import {suite.__name__}", names),
         "suite": suite.__name__,
         "suite_body": _indented(Template(about.suite), names),
+        "manifest": Template(about.manifest.lstrip()).substitute(name=names.name),
     }
 
 

@@ -9,6 +9,7 @@ from framework.testing.conformance.suite import Suite
 _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
+    "command": f"{_SUITES}.command:CommandSuite",
     "executor": f"{_SUITES}.executor:ExecutorSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kernel": f"{_SUITES}.kernel:KernelSuite",

@@ -1,0 +1,210 @@
+"""The suite of kind `command`: what every sub-command does alike, whatever it is for."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import sys
+import threading
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import ClassVar
+
+from framework.cli.commands import MOST_WORDS, WORD, CommandCall
+from framework.cli.context import RootOptions
+from framework.contracts.command import Command
+from framework.testing.conformance.cases import expect
+from framework.testing.conformance.clauses import Layer, clause
+from framework.testing.conformance.probe import probe_import
+from framework.testing.conformance.suite import Suite
+
+PROGRAM = "framework under-test"
+UNKNOWN = "--no-such-flag-of-any-command"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run: what it gave back, what it wrote, and what it changed of the process."""
+
+    status: object
+    out: str
+    err: str
+    changed: tuple[str, ...]
+
+
+class CommandSuite(Suite):
+    """help_budget: seconds that `--help` may take in a fresh process, imports included.
+    longest_help: characters of the line in `framework --help`."""
+
+    kind = "command"
+    help_budget: ClassVar[float] = 3.0
+    longest_help: ClassVar[int] = 90
+
+    def run(self, *arguments: str, command: Command | None = None) -> Ran:
+        """Call the command, or a new one; catch what it writes, and undo what it changes."""
+        made: Command = command or self.new()
+        out, err = io.StringIO(), io.StringIO()
+        call = CommandCall(program=PROGRAM, arguments=arguments, root=RootOptions())
+        before, threads = _process(), set(threading.enumerate())
+        status: object
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                status = made.run(call)
+        except SystemExit as end:
+            status = end
+        finally:
+            after = _process()
+            _restore(before)
+        changed = [name for name, value in before.items() if after[name] != value]
+        begun = [t.name for t in threading.enumerate() if t not in threads and t.is_alive()]
+        changed += [f"thread {name}" for name in begun]
+        return Ran(status, out.getvalue(), err.getvalue(), tuple(changed))
+
+    # What the manifest says
+
+    def _facts(self) -> dict[str, object]:
+        facts = self.target.record.facts
+        return dict(facts.facts) if facts is not None else {}
+
+    @clause("CMD-001", "its path can be typed", layer=Layer.STATIC)
+    def path_can_be_typed(self) -> None:
+        said = self._facts().get("path", self.target.record.name)
+        words = said.split() if isinstance(said, str) else []
+        # A class of this process goes by its own name, which nobody types.
+        if not self.target.installed:
+            return
+        expect(
+            0 < len(words) <= MOST_WORDS and all(WORD.match(word) for word in words),
+            "its path is none",
+            expected=f"1 to {MOST_WORDS} words of small letters, digits and hyphens",
+            found=said,
+        )
+
+    @clause("CMD-002", "the manifest has its help, on one line", layer=Layer.STATIC, must=False)
+    def help_is_known(self) -> None:
+        if not self.target.installed:
+            return
+        said = self._facts().get("help")
+        fine = isinstance(said, str) and said.strip() and "\n" not in said
+        expect(
+            fine and len(str(said)) <= self.longest_help,
+            "`framework --help` cannot say what the command does",
+            expected=f"[plugin.facts] help = one line of at most {self.longest_help} characters",
+            found=said,
+        )
+
+    # What it does
+
+    @clause("CMD-010", "--help prints the usage to stdout and is status 0", of=("run",))
+    def help_is_printed(self) -> None:
+        ran = self.run("--help")
+        expect(
+            type(ran.status) is int and ran.status == 0,
+            "--help has another status",
+            expected=0,
+            found=_shown(ran.status),
+        )
+        expect(ran.out.strip(), "--help prints nothing", expected="the usage on stdout")
+
+    @clause("CMD-011", "the usage names the program as it was called", of=("run",))
+    def usage_names_the_program(self) -> None:
+        ran = self.run("--help")
+        words = (ran.out + ran.err).split()
+        expect(
+            PROGRAM.split() == [word for word in words if word in PROGRAM.split()][:2],
+            "the usage is that of another program",
+            expected=PROGRAM,
+            found=f"{ran.out.strip():.80}",
+        )
+
+    @clause("CMD-012", "an unknown flag is status 2, and stderr says why", of=("run",))
+    def unknown_flags_are_refused(self) -> None:
+        ran = self.run(UNKNOWN)
+        expect(
+            type(ran.status) is int and ran.status == 2,
+            "an unknown flag has another status",
+            expected=2,
+            found=_shown(ran.status),
+        )
+        expect(ran.err.strip(), "what is wrong is not told", expected="a sentence on stderr")
+
+    @clause("CMD-013", "a wrong call writes nothing to stdout", of=("run",))
+    def wrong_calls_have_no_answer(self) -> None:
+        ran = self.run(UNKNOWN)
+        expect(not ran.out, "stdout is for the answer", expected="nothing", found=f"{ran.out:.80}")
+
+    @clause("CMD-014", "it can be called again, with the same result", of=("run",))
+    def it_can_be_called_again(self) -> None:
+        command = self.new()
+        first = self.run("--help", command=command)
+        self.run(UNKNOWN, command=command)
+        again = self.run("--help", command=command)
+        expect(
+            (_shown(again.status), again.out) == (_shown(first.status), first.out),
+            "a second call has another result",
+            expected=f"{first.out.strip():.80}",
+            found=f"{_shown(again.status)}: {again.out.strip():.80}",
+        )
+
+    @clause("CMD-015", "the process is afterwards as it was", of=("run",))
+    def the_process_stays(self) -> None:
+        changed = {*self.run("--help").changed, *self.run(UNKNOWN).changed}
+        expect(not changed, "the call changes the process", found=", ".join(sorted(changed)))
+
+    @clause("CMD-016", "--help loads no heavy library, and no network", of=("run",))
+    def help_is_light(self) -> None:
+        if not self.target.installed:  # another process cannot find a class of this one
+            return
+        found = probe_import(
+            self.target.record.value,
+            exercise=f"{__name__}:{ask_for_help.__name__}",
+            options=dict(self.target.options),
+        )
+        expect(not found.error, "--help fails in a fresh process", found=found.error)
+        expect(
+            not found.heavy and not found.network,
+            "--help loads what only the work needs",
+            expected="it is imported once the flags are understood",
+            found=", ".join((*found.heavy, *found.network)),
+        )
+        expect(
+            found.seconds <= self.help_budget,
+            "--help is slow",
+            expected=f"at most {self.help_budget:g} s",
+            found=f"{found.seconds:.1f} s",
+        )
+
+
+def ask_for_help(command: Command) -> None:
+    """What the process of a probe does with an instance."""
+    call = CommandCall(program=PROGRAM, arguments=("--help",), root=RootOptions())
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        command.run(call)
+
+
+def _shown(status: object) -> str:
+    return f"an exit: {status}" if isinstance(status, SystemExit) else repr(status)
+
+
+def _process() -> dict[str, object]:
+    """What a command must leave alone."""
+    return {
+        "the working directory": os.getcwd(),
+        "the environment": dict(os.environ),
+        "sys.argv": list(sys.argv),
+        "the signal handlers": [signal.getsignal(number) for number in _SIGNALS],
+        "the level of the root logger": logging.getLogger().level,
+        "handlers of the root logger": list(logging.getLogger().handlers),
+    }
+
+
+def _restore(before: dict[str, object]) -> None:
+    """Put back the directory and the environment, for the clauses that follow."""
+    os.chdir(str(before["the working directory"]))
+    environment = before["the environment"]
+    assert isinstance(environment, dict)
+    os.environ.clear()
+    os.environ.update(environment)

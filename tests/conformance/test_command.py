@@ -1,0 +1,186 @@
+"""One broken command for each clause of the suite; those that exist pass it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import pytest
+
+from framework.contracts.command import Command
+from framework.plugins.policy import Policy
+from framework.plugins.registry import PluginRegistry
+from framework.testing.conformance import Layer, check
+from framework.testing.conformance.suites.command import CommandSuite
+from tests.conformance.mutants import assert_caught, assert_fails, breaks, mutants_of, uncovered
+from tests.conformance.sites import put
+
+IN_PROCESS = (Layer.CONSTRUCT, Layer.BEHAVIOUR)
+STATIC = (Layer.STATIC,)
+OURS = [r.key for r in PluginRegistry(policy=Policy()).records("command") if r.first_party]
+
+
+class QuickSuite(CommandSuite):
+    help_budget = 0.5
+
+
+class Plain(Command):
+    """Counts words."""
+
+    def run(self, call):
+        try:
+            flags = self.parser(call).parse_args(call.arguments)
+        except SystemExit as end:
+            return int(end.code or 0)
+        print(len(flags.text.split()))
+        return 0
+
+    def parser(self, call):
+        parser = argparse.ArgumentParser(call.program)
+        parser.add_argument("text")
+        return parser
+
+
+@breaks("CMD-010", "CMD-012")
+class Exits(Plain):
+    """Leaves the process itself."""
+
+    def run(self, call):
+        flags = self.parser(call).parse_args(call.arguments)
+        print(len(flags.text.split()))
+        return 0
+
+
+@breaks("CMD-011")
+class OwnName(Plain):
+    """Goes by the name that it had as a script."""
+
+    def parser(self, call):
+        parser = argparse.ArgumentParser("count.py")
+        parser.add_argument("text")
+        return parser
+
+
+@breaks("CMD-012")
+class TakesAll(Plain):
+    """Takes a flag that it does not know for a part of the text."""
+
+    def run(self, call):
+        if "--help" in call.arguments:
+            return super().run(call)
+        print(len(call.arguments), file=sys.stderr)
+        return 0
+
+
+@breaks("CMD-013")
+class SaysItAloud(Plain):
+    """Tells what is wrong where the answer belongs, too."""
+
+    def run(self, call):
+        status = super().run(call)
+        if status == 2:
+            print("wrong use")
+        return status
+
+
+@breaks("CMD-014")
+class Once(Plain):
+    """Has a parser for one use."""
+
+    used = False
+
+    def run(self, call):
+        first, self.used = not self.used, True
+        return super().run(call) if first else 2
+
+
+@breaks("CMD-015")
+class Sets(Plain):
+    """Tells a library by the environment how to behave."""
+
+    def run(self, call):
+        os.environ["TOKENIZERS_PARALLELISM_OF_A_MUTANT"] = "false"
+        return super().run(call)
+
+
+@breaks("CMD-015")
+class Moves(Plain):
+    """Works in the folder of its data."""
+
+    def run(self, call):
+        os.chdir(os.path.dirname(os.path.abspath(__file__)))
+        return super().run(call)
+
+
+MUTANTS = mutants_of(list(globals().values()))
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+def test_mutants_are_caught(mutant):
+    assert_caught(mutant, QuickSuite, layers=IN_PROCESS)
+
+
+CODE = """
+import argparse, socket, sys, time, types
+from framework.contracts.command import Command
+
+class P(Command):
+    '''Needs more for its help than its help.'''
+
+    def run(self, call):
+        if sys.argv[0].endswith("probe_child.py"):
+            {fault}
+        try:
+            argparse.ArgumentParser(call.program).parse_args(call.arguments)
+        except SystemExit as end:
+            return int(end.code or 0)
+        return 0
+"""
+ONE_LINE = '{help = "One line."}'
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        "sys.modules.setdefault('torch', types.ModuleType('torch'))",
+        "time.sleep(0.6)",
+        "socket.getaddrinfo('localhost', 80)",
+    ],
+)
+def test_help_that_costs_more_than_help_is_caught(monkeypatch, tmp_path, fault):
+    name = put(monkeypatch, tmp_path, "command", CODE.format(fault=fault), facts=ONE_LINE)
+    report = check(name, suite=QuickSuite, layers=(Layer.STATIC, *IN_PROCESS))
+    assert_fails(report, "CMD-016")
+
+
+@pytest.mark.parametrize(
+    ("clause", "facts"),
+    [
+        ("CMD-001", '{help = "One line.", path = "Not This"}'),
+        ("CMD-001", '{help = "One line.", path = "one two three four"}'),
+        ("CMD-001", '{help = "One line.", path = 3}'),
+        ("CMD-002", "{}"),
+        ("CMD-002", '{help = "Two\\nlines."}'),
+        ("CMD-002", '{help = "' + "long " * 30 + '"}'),
+    ],
+)
+def test_what_a_manifest_says_wrongly_is_caught(monkeypatch, tmp_path, clause, facts):
+    name = put(monkeypatch, tmp_path, "command", "", facts=facts)
+    assert_fails(check(name, suite=CommandSuite, layers=STATIC), clause)
+
+
+def test_every_clause_has_a_mutant():
+    """But for those that need a distribution, which are broken above."""
+    assert uncovered(CommandSuite, MUTANTS) == {"CMD-001", "CMD-002", "CMD-016"}
+
+
+def test_a_sound_command_conforms():
+    report = check(Plain, suite=CommandSuite, layers=IN_PROCESS)
+    assert not report.failures, report.text()
+
+
+@pytest.mark.parametrize("plugin", OURS)
+def test_the_built_in_commands_conform(plugin):
+    report = check(plugin)
+    assert not report.failures, report.text()
