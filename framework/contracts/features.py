@@ -22,11 +22,11 @@ class Asking(Protocol):
 def needed_features(request: Asking) -> frozenset[str]:
     """Features that a runner must have declared to serve a request, beyond plain tokens."""
     sampling = request.sampling
-    needs = {"adapters": request.adapter is not None, "payloads": bool(request.payloads)}
+    needs = [("adapters", request.adapter is not None), ("payloads", bool(request.payloads))]
     if sampling is not None:
-        needs |= {
-            "logprobs": sampling.logprobs is not None,
-            "prompt_logprobs": sampling.prompt_logprobs is not None,
-            "structured_outputs": sampling.structured_outputs is not None,
-        }
-    return frozenset(name for name, needed in needs.items() if needed)
+        needs += [
+            ("logprobs", sampling.logprobs is not None),
+            ("prompt_logprobs", sampling.prompt_logprobs is not None),
+            ("structured_outputs", sampling.structured_outputs is not None),
+        ]
+    return frozenset([name for name, needed in needs if needed])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
@@ -21,6 +22,8 @@ MAX_N = 16_384
 _INT32 = 2**31
 _INT64 = 2**63
 _FLOAT32 = 3.4e38  # what a bias may add; more would be infinite in a logit
+_FLOAT64 = sys.float_info.max
+_NUMBER = (int, float)  # a tuple: to make and to ask a union costs several times more
 _FLAGS = (
     "ignore_eos",
     "include_stop_str_in_output",
@@ -161,7 +164,7 @@ def _is_integer(value: object) -> bool:
 
 def _is_finite(value: object, size: float = math.inf) -> bool:
     """Whether `value` is a finite number of at most `size`; bool is no number here."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, _NUMBER):
         return False
     try:
         return math.isfinite(value) and abs(value) <= size
@@ -170,10 +173,11 @@ def _is_finite(value: object, size: float = math.inf) -> bool:
 
 
 def _number(p: SamplingParams, name: str, expected: str, low: float, high: float) -> float:
-    value = getattr(p, name)
-    if not _is_finite(value) or not low <= value <= high:
+    """low, high: finite, so that infinity and NaN lie outside."""
+    value: float = getattr(p, name)
+    if isinstance(value, bool) or not isinstance(value, _NUMBER) or not low <= value <= high:
         raise _bad(name, expected, value, _plain(value))
-    return float(value)
+    return value
 
 
 def _integer(p: SamplingParams, name: str, expected: str, low: int, high: int) -> None:
@@ -198,7 +202,7 @@ def _check_numbers(p: SamplingParams) -> None:
     _number(p, "min_p", "a number in [0, 1]", 0.0, 1.0)
     for name in ("presence_penalty", "frequency_penalty"):
         _number(p, name, "a number in [-2, 2]", -2.0, 2.0)
-    if _number(p, "repetition_penalty", "a finite number > 0", 0.0, math.inf) <= 0.0:
+    if _number(p, "repetition_penalty", "a finite number > 0", 0.0, _FLOAT64) <= 0.0:
         raise _bad("repetition_penalty", "a finite number > 0", p.repetition_penalty)
     _integer(p, "top_k", "0 or -1 (off), or an integer >= 1", -1, _INT32 - 1)
     _integer(p, "n", f"an integer in [1, {MAX_N}]", 1, MAX_N)
@@ -223,6 +227,8 @@ def _check_switches(p: SamplingParams) -> None:
     for name in _FLAGS:
         if not isinstance(getattr(p, name), bool):
             raise _bad(name, "True or False", getattr(p, name))
+    if isinstance(p.output_kind, OutputKind):
+        return
     kinds = [kind.value for kind in OutputKind]
     if not isinstance(p.output_kind, str) or p.output_kind not in kinds:
         raise _bad("output_kind", f"one of {kinds}", p.output_kind)

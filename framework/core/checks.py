@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from framework.core.queue import WaitingQueue
 
 _I32, _I64 = np.iinfo(np.int32), np.iinfo(np.int64)
+_WHOLE = (
+    ("priority", int(_I64.min), int(_I64.max)),
+    ("max_total", 1, int(_I32.max)),
+    ("encoder_tokens", 0, int(_I32.max)),
+)
 
 
 def check_servable(
@@ -38,7 +43,8 @@ def check_servable(
             found=f"a prompt of {count}, {entry.max_total} altogether",
             mend="shorten the prompt or lower max_tokens",
         )
-    if entry.tokens.min() < 0 or entry.tokens.max() >= vocab_size:
+    # One look at each: seen without a sign, a negative id is larger than any vocabulary.
+    if entry.tokens.view(np.uint32).max() >= vocab_size:
         raise InputError(
             "the prompt holds token ids outside the vocabulary",
             parameter="prompt",
@@ -86,12 +92,8 @@ def _check_values(entry: EngineInput) -> None:
     tokens: object = entry.tokens
     if not (isinstance(tokens, np.ndarray) and tokens.dtype == np.int32 and tokens.ndim == 1):
         raise _bad("prompt", "an int32 array of one dimension", tokens)
-    whole = {
-        "priority": (entry.priority, int(_I64.min), int(_I64.max)),
-        "max_total": (entry.max_total, 1, int(_I32.max)),
-        "encoder_tokens": (entry.encoder_tokens, 0, int(_I32.max)),
-    }
-    for name, (value, low, high) in whole.items():
+    for name, low, high in _WHOLE:
+        value = getattr(entry, name)
         if not _is_integer(value) or not low <= value <= high:
             raise _bad(name, f"an integer from {low} to {high}", value)
     for stop in entry.stop_ids:
@@ -103,13 +105,13 @@ def _check_values(entry: EngineInput) -> None:
         # NaN is neither before nor after any other time: all later ones would wait behind it.
         if not real or not math.isfinite(deadline):  # type: ignore[arg-type]
             raise _bad("deadline", "seconds left, finite, or None", deadline)
-    texts = {"salt": entry.salt or "", "tenant": entry.tenant}
-    for name, text in (
-        *texts.items(),
-        *(("payloads", t) for p in entry.payloads.items() for t in p),
-    ):
+    if entry.salt is not None and not isinstance(entry.salt, str):
+        raise _bad("salt", "a string, or None", entry.salt)
+    if not isinstance(entry.tenant, str):
+        raise _bad("tenant", "a string", entry.tenant)
+    for text in (text for pair in entry.payloads.items() for text in pair):
         if not isinstance(text, str):
-            raise _bad(name, "a string", text)
+            raise _bad("payloads", "a string", text)
 
 
 def _is_integer(value: object) -> bool:

@@ -69,6 +69,8 @@ class ParticipantHub:
 
     def attendants(self, extras: Iterable[str]) -> tuple[int, ...]:
         """Indices of the participants that attend a request with these extras."""
+        if not self._members:
+            return ()
         named = set(extras)
         return tuple(
             index for index, name in enumerate(self._names) if self._for_all[index] or name in named

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from framework.contracts.messages import EngineOutputs, Finished, PromptPart
 from framework.core.kept import taken_logprobs, taken_tokens
-from framework.core.request import Status
 from framework.core.results import check_whole
 from framework.errors import IntegrityError
 from framework.plugins.blame import in_one_line
@@ -122,11 +121,8 @@ class Updater:
         requests = self.live(plan)[1]
         state.hub.absorb(result, requests)
         row_of = {request.id: row for row, request in enumerate(requests) if request is not None}
-        for request, sentence in state.hub.take_failed():
-            if request.id in row_of:
-                progress.errors.setdefault(row_of[request.id], sentence)
-            elif request.status is not Status.FINISHED:
-                state.end(request, "error", sentence)
+        for request, sentence in state.hub.take_failed():  # all of live rows: only they were shown
+            progress.errors.setdefault(row_of[request.id], sentence)
 
     def _request(self, plan: StepPlan, progress: _Progress, row: int) -> Request | None:
         return self._state.slots.requests[plan.slots[row]] if progress.live[row] else None
@@ -185,7 +181,7 @@ class Updater:
         slots = plan.slots
         if plan.wants_logits.all():
             return
-        done = progress.live & ~plan.wants_logits & (table.length[slots] >= table.limit[slots])
+        done = progress.live & (table.length[slots] >= table.limit[slots])
         done &= table.confirmed[slots] >= table.cap[slots]
         for row in np.flatnonzero(done).tolist():
             progress.ended.setdefault(row, ("length", None, None))

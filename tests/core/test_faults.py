@@ -114,3 +114,32 @@ def test_a_row_with_an_error_hands_out_no_token(engine):
     one.add("a", [1])
     answer = one.run()["a"]
     assert (answer.reason, len(answer.tokens)) == ("error", 1)
+
+
+def test_an_error_of_a_row_whose_request_has_left_concerns_nobody(engine, alone):
+    """The slot may be another's by then."""
+    one = engine(
+        runner={"fail_rows": {(2, 0): "late"}}, loop_depth=2, max_num_seqs=1, max_num_active=1
+    )
+    one.add("gone", [1] * 3)
+    one.step()
+    assert len(one.runner._waiting) == 1, "step 2 is in flight"
+    one.core.abort(["gone"])
+    one.add("next", [2] * 3)
+    answers = one.run()
+    assert answers["gone"].reason == "abort"
+    assert answers["next"].tokens == alone([2] * 3).tokens
+
+
+def test_of_two_faults_of_one_row_the_runners_is_told(engine):
+    class Failing(SchedulerParticipant):
+        def absorb(self, result, requests):
+            raise RuntimeError("afterwards")
+
+    one = engine(participants={"p": Failing()}, runner={"fail_rows": {(1, 0): "logits are NaN"}})
+    for name in "ab":
+        one.add(name, [1], extras={"p": b""})
+    answers = one.run()
+    assert answers["a"].error == "logits are NaN"
+    assert "'p'" in answers["b"].error
+    assert "afterwards" in answers["b"].error

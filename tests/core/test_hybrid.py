@@ -146,6 +146,21 @@ def test_layers_that_store_nothing_need_no_memory(engine, alone, depth):
     assert one.core.stats.pages_used == 0
 
 
+@pytest.mark.parametrize("kind", ["encoder", "cross"])
+def test_where_nothing_of_a_request_is_kept_nothing_is_hit(engine, kind):
+    """Each token must be computed, also of a prompt that was there before."""
+    one = engine(
+        runner={"layers": {"e": SPECS[kind]}, "num_pages": 30, "max_model_len": 200},
+        max_num_batched_tokens=16,
+    )
+    for name in ("first", "again"):
+        one.add(name, [7] * 40, 1, encoder_tokens=9)
+        one.run()
+        assert one.answers[name].cached == 0
+    assert [plan.num_tokens for plan in one.runner.plans if plan.num_rows] == [16, 16, 8] * 2
+    assert one.core.stats.prefix_hits == 0
+
+
 def test_prefix_hits_of_a_window_need_only_its_last_pages(engine):
     """The pages outside the window were given back and taken by others; the hit remains."""
     one = engine(runner={"layers": {"w": WINDOW}, "num_pages": 12, "max_model_len": 100})

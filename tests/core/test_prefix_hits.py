@@ -118,3 +118,15 @@ def test_what_a_runner_scores_again_after_a_preemption_is_told_once(engine, budg
     answers = one.run()
     assert one.core.stats.preemptions > 0
     assert [a.prompt_logprobs for a in answers.values()] == [{p: -p for p in range(1, 9)}] * 4
+
+
+def test_a_new_prompt_is_hashed_as_far_as_somebody_could_have_asked_it(engine):
+    """One of a hundred thousand tokens must not hold up the step in which it starts."""
+    one = engine(max_num_batched_tokens=4)
+    one.add("first", [1] * 100, 2)
+    one.step()
+    (request,) = one.core._state.requests.values()
+    assert len(request.hashes) == 2
+    one.run()
+    one.add("again", [1] * 99 + [2], 2)
+    assert one.run()["again"].cached == 96

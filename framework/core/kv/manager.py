@@ -58,7 +58,6 @@ class KVManager:
         self.held = np.zeros((len(plan.groups), slots), np.int64)
         self.room = np.zeros(slots, np.int64)
         self.seen = np.zeros(slots, np.int64)
-        self._keeps_all = all(manager.keeps_all for manager in self._managers)
         self._cut = np.zeros((len(plan.groups), slots), np.int64)  # end of what was dropped
         self._drops: dict[int, list[Growth]] = {}
         self.pins = Pins(self.pool)
@@ -209,8 +208,8 @@ class KVManager:
         """
         unit = self.unit
         first = self.seen[slots] // unit
-        alike = len(self.groups) == 1 and self._keeps_all and self.caching
-        if not alike or self.prefix.events is not None or (confirmed // unit - first != 1).any():
+        alike = self.caching and self.prefix.plain
+        if not alike or (confirmed // unit - first != 1).any():
             failed: dict[int, PluginError] = {}
             for request, slot, count in zip(
                 requests, slots.tolist(), confirmed.tolist(), strict=True

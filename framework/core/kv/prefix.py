@@ -35,6 +35,7 @@ class PrefixIndex:
 
     events: what was stored, removed and cleared since they were last taken; None keeps none.
     collisions: names that were found with other contents than they were made from.
+    plain: one group that keeps all its pages, and no events.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class PrefixIndex:
         self.events: list[KVEvent] | None = [] if keep_events else None
         if keep_events:
             pool.on_removed = self._removed
+        self.plain = self._unbroken and len(self._groups) == len(groups) == 1 and not keep_events
 
     def match(self, request: Request, limit: int) -> Match:
         """The longest prefix, of at most `limit` tokens, that every group can take over.
@@ -67,15 +69,16 @@ class PrefixIndex:
         Raises PluginError if a cache manager fails.
         """
         hit = limit // self.step * self.step
-        if hit <= 0:
+        if hit <= 0 or not self._groups:  # no page follows its tokens: nothing of them is kept
             return self._nothing
-        hashes = self.hasher.extend(request, request.tokens, hit // self.hasher.unit)
         found = [
-            self._look_up(request, hashes, index, hit // size, width)
+            self._look_up(request, index, hit // size, width)
             for index, width, size in (
                 (index, width, group.page_tokens) for index, group, _, width in self._groups
             )
         ]
+        if self._unbroken and any(pages[0] is None for pages in found):
+            return self._nothing
         # Each group may shorten the prefix; repeat until all agree.
         before = -1
         while hit != before:
@@ -111,12 +114,18 @@ class PrefixIndex:
             cuts[index] = stop
         return Match(hit, tuple(pages), tuple(cuts))
 
-    def _look_up(
-        self, request: Request, hashes: Sequence[bytes], group: int, pages: int, width: int
-    ) -> list[int | None]:
-        """The place of each page; where a hit is an unbroken run, up to the first miss only."""
+    def _look_up(self, request: Request, group: int, pages: int, width: int) -> list[int | None]:
+        """The place of each page; where a hit is an unbroken run, up to the first miss only.
+
+        Hashes twice as far each time: what nobody asks for is hashed when its pages are named,
+        so that a long new prompt does not hold up the step in which it starts.
+        """
         found: list[int | None] = [None] * pages
+        hashes = request.hashes
         for page in range(pages):
+            last = (page + 1) * width
+            if len(hashes) < last:
+                self.hasher.extend(request, request.tokens, min(2 * last, pages * width))
             place = self._find(request, hashes, group, page, width)
             found[page] = place
             if place is None and self._unbroken:
@@ -182,7 +191,7 @@ class PrefixIndex:
 
         tables: page ids of the request, one row per group.
         """
-        if self._count == 1 and self._unbroken and self.events is None and self._groups:
+        if self.plain:
             self._name_run(request, tokens, tables[0], first // self.step, confirmed // self.step)
             return
         self._pool.named()
