@@ -23,10 +23,17 @@ class Split:
 
 class ReasoningStream(Protocol):
     """The parser's state for one output.  What comes back does not depend on where the text was
-    cut."""
+    cut, and any text will do.  Nothing is lost: but for marks, and the white space around them,
+    both parts together are the text."""
+
+    @property
+    def ended(self) -> bool:
+        """Whatever comes next belongs to the answer."""
+        ...
 
     def push(self, text: str) -> Split:
-        """What follows from the next piece of text; what may be a mark is held back."""
+        """What follows from the next piece of text; what may be a mark is held back.  Takes time
+        by the length of the piece, not by that of the text so far."""
         ...
 
     def finish(self) -> Split:
@@ -35,15 +42,29 @@ class ReasoningStream(Protocol):
 
 
 class ReasoningParser(Contract):
-    """One way in which models mark what they think."""
+    """One way in which models mark what they think.  One instance serves all requests, also from
+    several threads.
+
+    example: what a model writes that thinks "why" and answers "because", marks and all; for the
+    conformance kit and for readers.
+    """
 
     kind: ClassVar[str] = "reasoning_parser"
+    example: ClassVar[str]
 
     @abstractmethod
     def stream(self, prompt: str) -> ReasoningStream:
-        """A new state.  prompt: what the model was shown, whose end may open the reasoning."""
+        """A new state.  prompt: what the model was shown, whose end may open the reasoning or
+        close it; marks in earlier turns mean nothing."""
 
-    @abstractmethod
-    def reasoning_ended(self, token_ids: Sequence[int], tokenizer: Tokenizer) -> bool:
-        """Whether prompt and output so far, as ids, have left the reasoning: from here on a
-        grammar applies."""
+    def reasoning_ended(
+        self, prompt_ids: Sequence[int], output_ids: Sequence[int], tokenizer: Tokenizer
+    ) -> bool:
+        """Whether an output, as ids, has left the reasoning: from here on a grammar applies.
+
+        Says what a stream says that was pushed the text of the ids; override it where the ids
+        alone show it faster.
+        """
+        stream = self.stream(tokenizer.decode(prompt_ids, skip_special_tokens=False))
+        stream.push(tokenizer.decode(output_ids, skip_special_tokens=False))
+        return stream.ended

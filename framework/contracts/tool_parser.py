@@ -2,6 +2,10 @@
 
 The text of an output is pushed piece by piece, in whatever pieces it comes; what comes back does
 not depend on where it was cut, so that a stream and a whole answer are the same.
+
+Models write anything: calls that are cut off, that are no JSON, or of tools that do not exist.
+Any text will do, and nothing of it is lost: it is text or arguments, but for marks, for what
+belongs to a call beside name and arguments, and for white space around calls.
 """
 
 from __future__ import annotations
@@ -31,7 +35,8 @@ class CallBegins:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """The next piece of the JSON text of the arguments of call `index`."""
+    """The next piece of the JSON text of the arguments of call `index`, as the model wrote it:
+    where the model was cut off, or makes a mistake, all pieces together are no JSON."""
 
     index: int
     text: str
@@ -45,7 +50,8 @@ class ToolStream(Protocol):
 
     def push(self, text: str) -> Sequence[ToolEvent]:
         """What follows from the next piece of text.  What may be the beginning of a call is held
-        back until it is known."""
+        back until it is known.  Takes time by the length of the piece, not by that of the text so
+        far."""
         ...
 
     def finish(self) -> Sequence[ToolEvent]:
@@ -54,11 +60,17 @@ class ToolStream(Protocol):
 
 
 class ToolParser(Contract):
-    """One way in which models write calls."""
+    """One way in which models write calls.  One instance serves all requests, also from several
+    threads.
+
+    example: how a model calls the tool "weather" with {"city": "Paris"}; for the conformance kit
+    and for readers.
+    """
 
     kind: ClassVar[str] = "tool_parser"
+    example: ClassVar[str]
 
     @abstractmethod
     def stream(self, tools: Sequence[Mapping[str, Any]]) -> ToolStream:
-        """A new state.  tools: those of the request, as OpenAI's API writes them.  A call of a
-        tool that is not among them is text."""
+        """A new state.  tools: those of the request, as OpenAI's API writes them; entries that
+        are no functions have no name.  A call of a tool that is not among them is text."""

@@ -1,58 +1,71 @@
-"""JSON values in a text that comes in pieces: where one ends, and where a member of it lies."""
+"""JSON that comes in pieces: its punctuation, and the calls that objects write."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+_OUTSIDE = re.compile(r'["{}\[\],:<]')
+_INSIDE = re.compile(r'["\\]')
 
-class ValueEnd:
-    """Finds the end of one JSON object or array, character by character.
 
-    Works on brackets and strings alone: whether the rest is JSON is for who reads it.
+class Punctuation:
+    """Follows one JSON value by its punctuation; whether the rest is JSON is for who reads it.
+
+    depth: brackets that are open.  string: inside a string.
     """
 
     def __init__(self) -> None:
-        self._depth = 0
-        self._string = self._escaped = False
-        self.begun = self.ended = False
+        self.depth = 0
+        self.string = False
+        self._escaped = False
 
-    def take(self, character: str) -> None:
-        """The next character; after the end none is to be given."""
-        if self._escaped:
-            self._escaped = False
-        elif self._string:
-            if character == "\\":
+    def marks(self, text: str) -> Iterator[tuple[int, str]]:
+        """(place, character) of brackets, commas and colons of the next piece, and of the quotes
+        around strings; `depth` and `string` are those behind it.
+
+        A "<" outside of strings is a mark, too: no JSON has one, what ends a call begins with it.
+        """
+        place = 0
+        while place < len(text):
+            if self._escaped:
+                self._escaped = False
+                place += 1
+                continue
+            found = (_INSIDE if self.string else _OUTSIDE).search(text, place)
+            if found is None:
+                return
+            place, mark = found.end(), found[0]
+            if mark == "\\":
                 self._escaped = True
-            elif character == '"':
-                self._string = False
-        elif character == '"':
-            self._string = True
-        elif character in "{[":
-            self._depth += 1
-            self.begun = True
-        elif character in "}]":
-            self._depth -= 1
-            self.ended = self._depth <= 0 and self.begun
-
-
-def end_of_value(text: str, start: int = 0) -> int | None:
-    """Behind the JSON object or array that begins at `start`; None if it does not end."""
-    end = ValueEnd()
-    for place in range(start, len(text)):
-        end.take(text[place])
-        if end.ended:
-            return place + 1
-    return None
+                continue
+            if mark == '"':
+                self.string = not self.string
+            elif mark in "{[":
+                self.depth += 1
+            elif mark in "}]":
+                self.depth -= 1
+            yield place - 1, mark
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that is whole.  arguments: JSON text, as the model wrote it where it can be."""
+    """A call that is whole.  arguments: JSON text."""
 
     name: str
     arguments: str
+
+
+def read_string(text: str) -> str | None:
+    """What a JSON string says; None if it is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, str) else None
 
 
 def read_call(text: str, names: frozenset[str], keys: tuple[str, ...]) -> Call | None:
@@ -62,23 +75,25 @@ def read_call(text: str, names: frozenset[str], keys: tuple[str, ...]) -> Call |
     """
     try:
         value = json.loads(text)
+        name = value.get("name") if isinstance(value, dict) else None
+        if not isinstance(name, str) or name not in names:
+            return None
+        arguments = next((value[key] for key in keys if key in value), None)
+        if isinstance(arguments, str) and arguments.strip():
+            # Some models write the arguments as a text that holds JSON.
+            arguments = json.loads(arguments)
     except (ValueError, RecursionError):
         return None
-    return call_of(value, names, keys)
+    if not arguments and not isinstance(arguments, list):
+        return Call(name, "{}")
+    return Call(name, _dumped(arguments)) if isinstance(arguments, dict) else None
 
 
-def call_of(value: Any, names: frozenset[str], keys: tuple[str, ...]) -> Call | None:
-    """The same of a value that was read."""
-    if not isinstance(value, dict) or value.get("name") not in names:
-        return None
-    key = next((key for key in keys if key in value), None)
-    arguments = {} if key is None else value[key]
-    if isinstance(arguments, str):
-        # Some models write the arguments as a text that holds JSON.
-        try:
-            arguments = json.loads(arguments)
-        except (ValueError, RecursionError):
-            return None
-    if not isinstance(arguments, dict):
-        return None
-    return Call(value["name"], json.dumps(arguments, ensure_ascii=False))
+def _dumped(arguments: dict[str, Any]) -> str:
+    """JSON text that can be sent: half of a surrogate pair stays an escape."""
+    text = json.dumps(arguments, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(arguments)
+    return text
