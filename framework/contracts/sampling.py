@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import reprlib
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
@@ -19,10 +18,11 @@ from framework.errors import InputError
 
 GREEDY_BELOW = 1e-5
 MAX_N = 16_384
+MAX_TEXT = 16_384
+"""Characters of all stop strings, or of all bad words: others wait while they are prepared."""
 _INT32 = 2**31
 _INT64 = 2**63
 _FLOAT32 = 3.4e38  # what a bias may add; more would be infinite in a logit
-_FLOAT64 = sys.float_info.max
 _NUMBER = (int, float)  # a tuple: to make and to ask a union costs several times more
 _FLAGS = (
     "ignore_eos",
@@ -53,10 +53,10 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=Tr
     temperature: finite, [0, 2]; below 1e-5 is greedy.
     top_p (0, 1]; top_k 0 or -1 off, else >= 1; min_p [0, 1], relative to the most probable.
     presence_penalty, frequency_penalty [-2, 2]: count output tokens only.
-    repetition_penalty > 0, finite: counts prompt and output.
+    repetition_penalty > 0 ([1e-30, 1e30]): counts prompt and output.
     seed: int64 or None; a seeded request gives the same tokens whatever its batch mates.
-    stop: strings that end the output (cut unless include_stop_str_in_output); needs
-        detokenize.
+    stop: strings that end the output (cut unless include_stop_str_in_output), MAX_TEXT
+        characters in all; needs detokenize.
     stop_token_ids: ids that end the output; hidden from the text only if special.
     ignore_eos: the model's end-of-sequence ids do not end the output.
     max_tokens: >= 1, or 0 to only score a prompt; None: the rest of the context.
@@ -202,8 +202,8 @@ def _check_numbers(p: SamplingParams) -> None:
     _number(p, "min_p", "a number in [0, 1]", 0.0, 1.0)
     for name in ("presence_penalty", "frequency_penalty"):
         _number(p, name, "a number in [-2, 2]", -2.0, 2.0)
-    if _number(p, "repetition_penalty", "a finite number > 0", 0.0, _FLOAT64) <= 0.0:
-        raise _bad("repetition_penalty", "a finite number > 0", p.repetition_penalty)
+    # Logits that are multiplied or divided by it must stay finite in float32.
+    _number(p, "repetition_penalty", "a number in [1e-30, 1e30]", 1e-30, 1e30)
     _integer(p, "top_k", "0 or -1 (off), or an integer >= 1", -1, _INT32 - 1)
     _integer(p, "n", f"an integer in [1, {MAX_N}]", 1, MAX_N)
     if p.seed is not None:
@@ -229,24 +229,23 @@ def _check_switches(p: SamplingParams) -> None:
             raise _bad(name, "True or False", getattr(p, name))
     if isinstance(p.output_kind, OutputKind):
         return
-    kinds = [kind.value for kind in OutputKind]
-    if not isinstance(p.output_kind, str) or p.output_kind not in kinds:
-        raise _bad("output_kind", f"one of {kinds}", p.output_kind)
+    if not isinstance(p.output_kind, str) or p.output_kind not in list(OutputKind):
+        raise _bad("output_kind", f"one of {[kind.value for kind in OutputKind]}", p.output_kind)
     # A frozen struct: the plain string becomes the member before anybody has seen it.
     msgspec.structs.force_setattr(p, "output_kind", OutputKind(p.output_kind))
 
 
 def _check_texts(p: SamplingParams) -> None:
     for name in ("stop", "bad_words"):
-        if name == "stop" and isinstance(p.stop, str):
-            texts: list[Any] | tuple[Any, ...] = (p.stop,)
-        else:
-            texts = _sequence(p, name, "a list of strings")
+        alone = name == "stop" and isinstance(p.stop, str)
+        texts = p.stop_strings if alone else _sequence(p, name, "a list of strings")
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise _bad(name, "strings that are not empty", text)
             if any("\ud800" <= char <= "\udfff" for char in text):
                 raise _bad(name, "text that UTF-8 can carry, without lone surrogates", text)
+        if (length := sum(map(len, texts))) > MAX_TEXT:
+            raise _bad(name, f"at most {MAX_TEXT} characters in all", f"{length} characters")
 
 
 def _check_ids(p: SamplingParams) -> None:

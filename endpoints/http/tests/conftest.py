@@ -83,5 +83,5 @@ def server(serve: Callable[..., Server]) -> Server:
 @pytest.fixture(scope="session")
 def http(server: Server) -> Iterator[httpx.Client]:
     """A client of it."""
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client

@@ -62,7 +62,7 @@ def test_an_answer_of_a_call_alone_has_no_content():
 def parsing(serve):
     """A server that looks for tools and reasoning."""
     server = serve("--tool-parser", "hermes", "--reasoning-parser", "qwen3")
-    with httpx.Client(base_url=server.url, timeout=20) as client:
+    with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
 
 

@@ -32,7 +32,7 @@ def test_a_request_id_is_sent_back(http):
 
 def test_keys_guard_everything_but_health(serve):
     server = serve("--api-key", "tenant:s3cret", "--api-key", "plain")
-    with httpx.Client(base_url=server.url, timeout=20) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         assert http.get("/health").status_code == 200
         for header in ({}, {"authorization": "Bearer wrong"}, {"authorization": "s3cret"}):
             response = http.post("/v1/completions", json={"prompt": "a"}, headers=header)
@@ -46,7 +46,7 @@ def test_keys_guard_everything_but_health(serve):
 
 def test_a_body_over_the_limit_is_refused(serve):
     server = serve(root=("--plugin-option", "front_end.http.max_body_bytes=1000"))
-    with httpx.Client(base_url=server.url, timeout=20) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         assert http.post("/v1/completions", json={"prompt": "a" * 2000}).status_code == 413
 
         def parts():
@@ -71,7 +71,7 @@ def alive(pid):
     return True
 
 
-def wait_for(condition, seconds=10.0):
+def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not happen"
@@ -95,7 +95,7 @@ def test_sigterm_lets_requests_end_and_leaves_no_child(serve):
     (core,) = children(server.process.pid)
     prompt = "served to its end " * 6
     body = {"prompt": prompt, "stream": True}
-    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=20) as response:
+    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
         lines = (line for line in response.iter_lines() if line)
         first = next(lines)
         server.process.send_signal(signal.SIGTERM)
@@ -123,7 +123,7 @@ def test_a_client_that_goes_away_ends_its_request(serve, stream):
     server = serve("--set", "max_num_seqs=1")
     body = {"prompt": "a" * 120, "n": 400, "temperature": 1, "stream": stream}
     address = httpx.URL(server.url)
-    with httpx.Client(base_url=server.url, timeout=20) as http:
+    with httpx.Client(base_url=server.url, timeout=60) as http:
         text = json.dumps(body).encode()
         head = f"POST /v1/completions HTTP/1.1\r\nhost: x\r\ncontent-length: {len(text)}\r\n"
         with socket.create_connection((address.host, address.port)) as client:
@@ -142,7 +142,7 @@ def test_a_second_signal_ends_at_once_and_leaves_no_child(serve):
     server = serve("--set", "max_num_seqs=1")
     (core,) = children(server.process.pid)
     body = {"prompt": "a" * 120, "n": 4000, "temperature": 1, "stream": True}
-    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=20) as response:
+    with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
         lines = response.iter_lines()  # kept: at its end the stream would be closed
         next(lines)
         server.process.send_signal(signal.SIGTERM)
