@@ -87,3 +87,12 @@ def test_tools_without_a_parser_are_a_400_that_says_how_to_get_one(http):
     response = http.post("/v1/chat/completions", json=body)
     assert response.status_code == 400
     assert "--tool-parser" in response.json()["error"]["message"]
+
+
+def test_one_call_at_a_time_leaves_out_the_others():
+    texts = [f"{CALL}{CALL}"]
+    many = Reader(None, Hermes().stream(TOOLS))
+    one = Reader(None, Hermes().stream(TOOLS), one_call=True)
+    for reader, number in ((many, 2), (one, 1)):
+        (output,) = outputs(texts)
+        assert len(folded(reader.read(output))["tool_calls"]) == number

@@ -1,19 +1,18 @@
-"""Ask the engine for one response, whole or as a stream of server-sent events."""
+"""Ask the engine for one response, whole or in parts."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from framework.errors import EngineDeadError, FrameworkError, OverdueError
-from framework_http.faults import describe
+from framework_http.openai.shapes import Usage
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from framework.engine.request_options import RequestOptions
 
 T = TypeVar("T")
-DONE = "data: [DONE]\n\n"
-EVENT_STREAM = "text/event-stream"
 GONE = 499
 """The status that proxies log for a client that went away; nobody reads it."""
 
@@ -80,13 +77,16 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T | None:
         await asyncio.gather(task, watch, return_exceptions=True)
 
 
-async def merged(
+async def parts(
     service: Service,
     prompts: Sequence[object],
     sampling: SamplingParams,
     options: RequestOptions,
-) -> AsyncGenerator[tuple[int, RequestOutput], None]:
-    """(index of the prompt, output) of all prompts as they come.  Raises as `whole`."""
+) -> AsyncGenerator[tuple[int, RequestOutput, Usage], None]:
+    """(index of the prompt, output, tokens counted so far) of all prompts as they come.
+
+    Raises as `whole`, and ends all when it is closed.
+    """
     queue: asyncio.Queue[tuple[int, RequestOutput] | BaseException | None] = asyncio.Queue()
 
     async def run(index: int, prompt: object) -> None:
@@ -98,47 +98,23 @@ async def merged(
         except Exception as error:
             queue.put_nowait(error)
 
+    usage, left = Usage(), len(prompts)
     tasks = [asyncio.create_task(run(k, prompt)) for k, prompt in enumerate(prompts)]
     try:
-        left = len(tasks)
         while left:
             item = await queue.get()
             if item is None:
                 left -= 1
-            elif isinstance(item, BaseException):
+                continue
+            if isinstance(item, BaseException):
                 raise item
-            else:
-                yield item
+            index, output = item
+            usage.take(index, output)
+            yield index, output, usage
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def stream(events: AsyncGenerator[Mapping[str, Any], None]) -> Response:
-    """Server-sent events; what goes wrong before the first one is an ordinary error, and what
-    goes wrong after it is an event, then the end."""
-    first = await anext(events, None)
-
-    async def lines() -> AsyncIterator[str]:
-        async with aclosing(events):
-            try:
-                if first is not None:
-                    yield event(first)
-                async for item in events:
-                    yield event(item)
-            except FrameworkError as error:
-                yield event(describe(error)[1])
-            yield DONE
-
-    return StreamingResponse(
-        lines(), media_type=EVENT_STREAM, headers={"cache-control": "no-cache"}
-    )
-
-
-def event(item: Mapping[str, Any]) -> str:
-    """One server-sent event.  JSON has no NaN: where one came up, it is an error of ours."""
-    return f"data: {json.dumps(item, ensure_ascii=False, allow_nan=False)}\n\n"
 
 
 def answer(body: Mapping[str, Any] | None) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import fastapi
@@ -11,12 +12,14 @@ from pydantic import Field
 from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
-from framework.errors import InputError, UnsupportedError
+from framework.errors import InputError
+from framework_http import sse
 from framework_http.openai import ask
 from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
+from framework_http.openai.tools import check_tools
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -103,12 +106,13 @@ class Chat(Endpoint):
                 prompt["cache_salt"] = fields.cache_salt
 
             def reader() -> Reader:
-                return reader_for(service, prompt["prompt"], fields.callable_tools)
+                tools, one = fields.callable_tools, fields.parallel_tool_calls is False
+                return reader_for(service, prompt["prompt"], tools, one_call=one)
 
             if fields.streams:
-                outputs = ask.merged(service, [prompt], sampling, options)
+                parts = ask.parts(service, [prompt], sampling, options)
                 envelope = Envelope("chatcmpl", "chat.completion.chunk", model)
-                return await ask.stream(_chunks(outputs, fields, envelope, reader))
+                return await sse.stream(_chunks(parts, fields, envelope, reader))
             envelope = Envelope("chatcmpl", "chat.completion", model)
             found = await ask.whole(service, [prompt], sampling, options, request)
             return _answer(found, fields, envelope, reader)
@@ -130,15 +134,8 @@ def _refuse(fields: ChatFields, service: Service) -> None:
     kind = (fields.response_format or {}).get("type", "text")
     if kind != "text":
         raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
-    if fields.tools and fields.tool_choice not in (None, "none", "auto"):
-        raise refuse("tool_choice", "no structured-output backend is installed; use auto or none")
-    if fields.callable_tools and service.tool_parser is None:
-        raise UnsupportedError(
-            "tools are not supported: the server was started without a tool parser",
-            expected='no tools, or tool_choice="none"',
-            found=f"{len(fields.callable_tools)} tools",
-            mend="start it with --tool-parser NAME; see `framework plugins list`",
-        )
+    choice = "auto" if fields.tool_choice is None else fields.tool_choice
+    check_tools(service, fields.callable_tools, free=choice in ("auto", "none"))
 
 
 def _answer(
@@ -149,9 +146,8 @@ def _answer(
 ) -> Response:
     if found is None:
         return ask.answer(None)
-    output = found[0]
     choices = []
-    for one in output.outputs:
+    for one in found[0].outputs:
         reading = reader()
         message = folded(reading.read(one))
         choices.append(
@@ -166,16 +162,15 @@ def _answer(
 
 
 async def _chunks(
-    outputs: AsyncGenerator[tuple[int, RequestOutput], None],
+    parts: AsyncGenerator[tuple[int, RequestOutput, Usage], None],
     fields: ChatFields,
     envelope: Envelope,
     reader: Callable[[], Reader],
 ) -> AsyncGenerator[dict[str, Any], None]:
     usage = Usage()
     readers: dict[int, Reader] = {}
-    async with ask.aclosing(outputs):
-        async for prompt, output in outputs:
-            usage.take(prompt, output)
+    async with aclosing(parts):
+        async for _, output, usage in parts:
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
             for one in output.outputs:
                 if one.index not in readers:

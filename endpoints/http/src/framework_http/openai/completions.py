@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import fastapi
@@ -11,6 +12,7 @@ from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
+from framework_http import sse
 from framework_http.openai import ask
 from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
@@ -71,8 +73,8 @@ class Completions(Endpoint):
             prompts, options = fields.prompts(), options_of(fields, request)
             envelope = Envelope("cmpl", "text_completion", model)
             if fields.streams:
-                outputs = ask.merged(service, prompts, sampling, options)
-                return await ask.stream(_chunks(outputs, fields, envelope, sampling.n))
+                parts = ask.parts(service, prompts, sampling, options)
+                return await sse.stream(_chunks(parts, fields, envelope, sampling.n))
             found = await ask.whole(service, prompts, sampling, options, request)
             return _answer(found, fields, envelope)
 
@@ -172,16 +174,15 @@ def _prompt_logprobs(entries: list[LogprobsAt | None] | None) -> list[Any]:
 
 
 async def _chunks(
-    outputs: AsyncGenerator[tuple[int, RequestOutput], None],
+    parts: AsyncGenerator[tuple[int, RequestOutput, Usage], None],
     fields: CompletionFields,
     envelope: Envelope,
     n: int,
 ) -> AsyncGenerator[dict[str, Any], None]:
     usage = Usage()
     offsets: dict[int, int] = {}
-    async with ask.aclosing(outputs):
-        async for prompt, output in outputs:
-            usage.take(prompt, output)
+    async with aclosing(parts):
+        async for prompt, output, usage in parts:
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
             for one in output.outputs:
                 index = prompt * n + one.index

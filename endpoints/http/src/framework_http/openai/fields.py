@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -61,15 +61,14 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool = False
 
 
-class Fields(BaseModel):
-    """Of every request for text; null means that a field was not given."""
+class CommonFields(BaseModel):
+    """Of every request for text, in whatever API; null means that a field was not given."""
 
     model_config = ConfigDict(extra="allow", strict=True)
+    ignored: ClassVar[tuple[str, ...]] = IGNORED
 
     model: str | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -78,39 +77,50 @@ class Fields(BaseModel):
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     seed: int | None = None
-    stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     ignore_eos: bool | None = None
-    include_stop_str_in_output: bool | None = None
-    max_tokens: int | None = None
     min_tokens: int | None = None
-    prompt_logprobs: int | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
     logit_bias: dict[str, Bias] | None = None
     bad_words: list[str] | None = None
     allowed_token_ids: list[int] | None = None
-    truncate_prompt_tokens: int | None = None
     priority: int | None = None
     cache_salt: str | None = None
     request_id: str | None = None
     deadline: float | None = None
-    return_token_ids: bool | None = None
     extra_args: dict[str, Any] | None = None
 
     @model_validator(mode="after")
-    def _know_every_field(self) -> Fields:
+    def _know_every_field(self) -> Self:
         known = type(self).model_fields
         for name in self.model_extra or {}:
-            if name not in IGNORED:
+            if name not in self.ignored:
                 raise ValueError(f"unknown field {name!r:.80}{did_you_mean(name, known)}")
-        if self.stream_options is not None and not self.stream:
-            raise ValueError("stream_options needs stream=true")
         return self
 
     @property
     def streams(self) -> bool:
         return bool(self.stream)
+
+
+class Fields(CommonFields):
+    """Of completions and chat completions."""
+
+    stream_options: StreamOptions | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    include_stop_str_in_output: bool | None = None
+    max_tokens: int | None = None
+    prompt_logprobs: int | None = None
+    truncate_prompt_tokens: int | None = None
+    return_token_ids: bool | None = None
+
+    @model_validator(mode="after")
+    def _options_of_a_stream(self) -> Self:
+        if self.stream_options is not None and not self.stream:
+            raise ValueError("stream_options needs stream=true")
+        return self
 
     @property
     def usage_at_end(self) -> bool:
@@ -123,13 +133,13 @@ class Fields(BaseModel):
 
 
 def sampling_of(
-    fields: Fields, service: Service, *, max_tokens: int | None, logprobs: int | None
+    fields: CommonFields, service: Service, *, max_tokens: int | None, logprobs: int | None
 ) -> SamplingParams:
     """What the model recommends, changed by what was given.
 
     max_tokens: None is the rest of the context.  Raises InputError.
     """
-    given = {name: getattr(fields, name) for name in _SAMPLING}
+    given = {name: getattr(fields, name, None) for name in _SAMPLING}
     changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if fields.logit_bias:
         changes["logit_bias"] = _bias(fields.logit_bias)
@@ -153,7 +163,7 @@ def _bias(given: dict[str, float]) -> dict[int, float]:
         ) from error
 
 
-def options_of(fields: Fields, request: Request) -> RequestOptions:
+def options_of(fields: CommonFields, request: Request) -> RequestOptions:
     """Who asks, how urgently, until when.  Raises InputError."""
     state = request.scope.get("state", {})
     return RequestOptions(

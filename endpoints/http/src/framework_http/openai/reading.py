@@ -6,7 +6,8 @@ A stream sends the deltas as they come, a whole answer is all of them folded int
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from framework.contracts.tool_parser import CallArguments, CallBegins, Text, ToolEvent
@@ -20,69 +21,106 @@ if TYPE_CHECKING:
 Delta = dict[str, Any]
 
 
-class Reader:
-    """Reads one output.  reasoning, tools: states of parsers, None where there is none."""
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Text of what the model thinks."""
 
-    def __init__(self, reasoning: ReasoningStream | None, tools: ToolStream | None) -> None:
+    text: str
+
+
+Piece = Reasoning | ToolEvent
+
+
+class Reader:
+    """Reads one output.  reasoning, tools: states of parsers, None where there is none.
+    one_call: calls behind the first are left out, as the client asked for one at a time."""
+
+    def __init__(
+        self,
+        reasoning: ReasoningStream | None,
+        tools: ToolStream | None,
+        *,
+        one_call: bool = False,
+    ) -> None:
         self._reasoning = reasoning
         self._tools = tools
-        self._called = False
+        self._one_call = one_call
+        self.called = False
 
-    def read(self, output: CompletionOutput) -> list[Delta]:
-        """Deltas of what is new of the output."""
-        return list(self._split(output.text, output.finished))
-
-    def ending(self, output: CompletionOutput) -> Delta:
-        """finish_reason and stop_reason; an answer that called tools ended for that."""
-        reason: str | None = output.finish_reason
-        if self._called and reason == "stop":
-            reason = "tool_calls"
-        return {"finish_reason": reason, "stop_reason": output.stop_reason}
-
-    def _split(self, text: str, finished: bool) -> Iterator[Delta]:
+    def pieces(self, output: CompletionOutput) -> Iterator[Piece]:
+        """What is new of the output, in parts."""
+        text, finished = output.text, output.finished
         if self._reasoning is None:
             yield from self._answer(text, finished)
             return
         split = self._reasoning.push(text)
         if split.reasoning:
-            yield {"reasoning_content": split.reasoning}
+            yield Reasoning(split.reasoning)
         yield from self._answer(split.content, False)
         if finished:
             rest = self._reasoning.finish()
             if rest.reasoning:
-                yield {"reasoning_content": rest.reasoning}
+                yield Reasoning(rest.reasoning)
             yield from self._answer(rest.content, True)
 
-    def _answer(self, text: str, finished: bool) -> Iterator[Delta]:
+    def read(self, output: CompletionOutput) -> list[Delta]:
+        """The same as deltas of a message."""
+        return [_delta(piece) for piece in self.pieces(output)]
+
+    def ending(self, output: CompletionOutput) -> Delta:
+        """finish_reason and stop_reason; an answer that called tools ended for that."""
+        reason: str | None = output.finish_reason
+        if self.called and reason == "stop":
+            reason = "tool_calls"
+        return {"finish_reason": reason, "stop_reason": output.stop_reason}
+
+    def _answer(self, text: str, finished: bool) -> Iterator[ToolEvent]:
         if self._tools is None:
             if text:
-                yield {"content": text}
+                yield Text(text)
             return
-        yield from map(self._delta, self._tools.push(text))
+        yield from self._wanted(self._tools.push(text))
         if finished:
-            yield from map(self._delta, self._tools.finish())
+            yield from self._wanted(self._tools.finish())
 
-    def _delta(self, event: ToolEvent) -> Delta:
-        match event:
-            case Text():
-                return {"content": event.text}
-            case CallBegins():
-                self._called = True
-                function = {"name": event.name, "arguments": ""}
-                head = {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function"}
-                return {"tool_calls": [{"index": event.index, **head, "function": function}]}
-            case CallArguments():
-                part = {"index": event.index, "function": {"arguments": event.text}}
-                return {"tool_calls": [part]}
+    def _wanted(self, events: Iterable[ToolEvent]) -> Iterator[ToolEvent]:
+        for event in events:
+            if not isinstance(event, Text):
+                if self._one_call and event.index > 0:
+                    continue
+                self.called = True
+            yield event
 
 
-def reader_for(service: Service, prompt: str, tools: list[Mapping[str, Any]]) -> Reader:
+def _delta(piece: Piece) -> Delta:
+    match piece:
+        case Reasoning():
+            return {"reasoning_content": piece.text}
+        case Text():
+            return {"content": piece.text}
+        case CallBegins():
+            function = {"name": piece.name, "arguments": ""}
+            head = {"id": f"call_{uuid.uuid4().hex[:24]}", "type": "function"}
+            return {"tool_calls": [{"index": piece.index, **head, "function": function}]}
+        case CallArguments():
+            part = {"index": piece.index, "function": {"arguments": piece.text}}
+            return {"tool_calls": [part]}
+
+
+def reader_for(
+    service: Service,
+    prompt: str,
+    tools: Sequence[Mapping[str, Any]],
+    *,
+    one_call: bool = False,
+) -> Reader:
     """A reader for one output.  prompt: what the model was shown.  tools: those that it may
-    call; none: what looks like a call is text."""
+    call; none: what looks like a call is text.  one_call: at most one of them at a time."""
     reasoning, parser = service.reasoning_parser, service.tool_parser
     return Reader(
         None if reasoning is None else reasoning.stream(prompt),
         None if parser is None or not tools else parser.stream(tools),
+        one_call=one_call,
     )
 
 

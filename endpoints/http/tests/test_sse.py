@@ -1,0 +1,105 @@
+"""Streams of server-sent events, without a server."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from framework.errors import FrameworkError, InputError
+from framework_http import sse
+
+
+async def read(response, most=None):
+    """What a client of the response gets, up to `most` pieces."""
+    got, done = [], asyncio.Event()
+
+    async def receive():
+        await done.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        if message.get("body"):
+            got.append(message["body"].decode())
+            if most is not None and len(got) == most:
+                done.set()
+
+    # 2.4 of ASGI: who goes away shows in `send`; before, in `receive`.
+    await response({"type": "http", "asgi": {"spec_version": "2.3"}}, receive, send)
+    return got
+
+
+async def counting(stop, error=None):
+    for number in range(stop):
+        yield {"number": number}
+    if error is not None:
+        raise error
+
+
+def test_events_come_in_order_and_end():
+    async def scene():
+        return await read(await sse.stream(counting(2)))
+
+    assert asyncio.run(scene()) == [
+        'data: {"number": 0}\n\n',
+        'data: {"number": 1}\n\n',
+        "data: [DONE]\n\n",
+    ]
+
+
+def test_an_error_before_the_first_event_is_raised():
+    async def scene():
+        await sse.stream(counting(0, InputError("no")))
+
+    with pytest.raises(InputError, match="no"):
+        asyncio.run(scene())
+
+
+def test_a_later_error_is_an_event_and_the_stream_ends():
+    async def scene():
+        return await read(await sse.stream(counting(1, FrameworkError("broke"))))
+
+    _, error, end = asyncio.run(scene())
+    assert '"message": "broke"' in error
+    assert end == sse.DONE
+
+
+def test_silence_is_filled_before_and_between_events():
+    async def scene():
+        heard = asyncio.Event()
+
+        async def slow():
+            await heard.wait()
+            yield {"late": True}
+
+        response = await sse.stream(slow(), keep_alive=0.001)
+        asyncio.get_running_loop().call_later(0.05, heard.set)
+        return await read(response)
+
+    *silence, event, end = asyncio.run(scene())
+    assert silence
+    assert set(silence) == {": keep-alive\n\n"}
+    assert (event, end) == ('data: {"late": true}\n\n', sse.DONE)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_events_are_closed_when_the_client_goes_away(most):
+    async def scene():
+        closed = asyncio.Event()
+
+        async def endless():
+            try:
+                for _ in range(most):
+                    yield {}
+                await asyncio.Event().wait()
+            finally:
+                closed.set()
+
+        await read(await sse.stream(endless()), most)
+        await asyncio.wait_for(closed.wait(), 30)
+
+    asyncio.run(scene())
+
+
+def test_an_event_with_a_name_says_it():
+    assert sse.named({"type": "a.b"}) == 'event: a.b\ndata: {"type": "a.b"}\n\n'
