@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import httpx
 import pytest
@@ -85,3 +87,26 @@ def http(server: Server) -> Iterator[httpx.Client]:
     """A client of it."""
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def parsing_server(serve: Callable[..., Server]) -> Server:
+    """One that looks for tools and reasoning."""
+    return serve("--tool-parser", "hermes", "--reasoning-parser", "qwen3")
+
+
+def named_events(response: httpx.Response) -> list[dict[str, Any]]:
+    """The data of a stream in which each event is called as its field `type`."""
+    assert response.status_code == 200, response.read()
+    assert response.headers["content-type"].startswith("text/event-stream")
+    lines = [line for line in response.iter_lines() if line]
+    assert len(lines) % 2 == 0
+    found = [json.loads(line.removeprefix("data: ")) for line in lines[1::2]]
+    assert [line.removeprefix("event: ") for line in lines[::2]] == [e["type"] for e in found]
+    return found
+
+
+@pytest.fixture(scope="session")
+def read_events() -> Callable[[httpx.Response], list[dict[str, Any]]]:
+    """See `named_events`."""
+    return named_events
