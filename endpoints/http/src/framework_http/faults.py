@@ -55,10 +55,23 @@ def respond(error: FrameworkError) -> JSONResponse:
     return JSONResponse(body, status, headers)
 
 
+def refusal(message: str, kind: str, code: int) -> dict[str, Any]:
+    """The body of an error of no endpoint's, in a shape that every client understands."""
+    return {"type": "error", **error_body(message, kind, None, code)}
+
+
 def _place(loc: Sequence[str | int]) -> list[str]:
     """Where in the body a fault is; an offset into text that is no JSON is no field."""
     inner = [part for part in loc if part != "body"]
     return [] if inner and isinstance(inner[0], int) else [str(part) for part in inner]
+
+
+def describe_invalid(error: RequestValidationError) -> dict[str, Any]:
+    """Body for a request that its model refuses; the status is 400."""
+    faults = [(_place(fault["loc"]), fault["msg"]) for fault in error.errors()[:5]]
+    lines = "; ".join(f"{'.'.join(place) or 'body'}: {text}" for place, text in faults)
+    param = faults[0][0][0] if faults and faults[0][0] else None
+    return error_body(lines, _KINDS[400], param, 400)
 
 
 def install(app: FastAPI) -> None:
@@ -70,10 +83,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        faults = [(_place(fault["loc"]), fault["msg"]) for fault in error.errors()[:5]]
-        lines = "; ".join(f"{'.'.join(place) or 'body'}: {text}" for place, text in faults)
-        param = faults[0][0][0] if faults and faults[0][0] else None
-        return JSONResponse(error_body(lines, _KINDS[400], param, 400), 400)
+        return JSONResponse(describe_invalid(error), 400)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:

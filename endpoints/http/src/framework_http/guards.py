@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fastapi.responses import JSONResponse
 
 from framework.errors import ConfigError
-from framework_http.faults import error_body
+from framework_http.faults import refusal
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -63,6 +63,12 @@ def _header(scope: Scope, name: str) -> str:
     return next(values, b"").decode("latin-1")
 
 
+def _credential(scope: Scope) -> str:
+    """The header Authorization, or the key of Anthropic's clients as if it stood there."""
+    given, key = _header(scope, "authorization"), _header(scope, "x-api-key")
+    return given if given or not key else f"Bearer {key}"
+
+
 class KeyGuard:
     """Answers 401 unless a key is given, but for paths that `is_public`; notes the tenant in
     the scope's state."""
@@ -77,9 +83,9 @@ class KeyGuard:
         if scope["type"] != "http" or not self._keys.any or self._is_public(scope["path"]):
             await self._app(scope, receive, send)
             return
-        tenant = self._keys.tenant(_header(scope, "authorization"))
+        tenant = self._keys.tenant(_credential(scope))
         if tenant is None:
-            body = error_body("a valid API key is needed", "authentication_error", None, 401)
+            body = refusal("a valid API key is needed", "authentication_error", 401)
             headers = {"www-authenticate": "Bearer"}
             await JSONResponse(body, 401, headers)(scope, receive, send)
             return
@@ -124,7 +130,7 @@ class BodyGuard:
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         text = f"the body is larger than {self._most} bytes"
-        body = error_body(text, "invalid_request_error", None, 413)
+        body = refusal(text, "invalid_request_error", 413)
         await JSONResponse(body, 413, {"connection": "close"})(scope, receive, send)
 
 

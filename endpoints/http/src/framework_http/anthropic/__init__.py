@@ -1,0 +1,1 @@
+"""Endpoints that speak Anthropic's API."""

@@ -1,0 +1,94 @@
+"""The bodies of POST /v1/messages and /v1/messages/count_tokens."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from framework.errors import InputError
+from framework_http.openai.fields import CommonFields, refuse
+
+# What changes no answer here: the prefix cache needs no marks, and whoever serves is one place.
+_IGNORED = ("metadata", "service_tier", "cache_control", "inference_geo", "user_profile_id")
+
+
+class Thinking(BaseModel):
+    """Whether to think.  budget_tokens: is no limit here, the model decides."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = None
+    display: str | None = None
+
+
+class ToolChoice(BaseModel):
+    """How freely tools are chosen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    type: Literal["auto", "none", "any", "tool"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class CountFields(CommonFields):
+    """A conversation as Anthropic's API writes it; beside its fields those of sampling may be
+    given."""
+
+    ignored: ClassVar[tuple[str, ...]] = _IGNORED
+
+    messages: list[dict[str, Any]] = Field(min_length=1)
+    system: str | list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: ToolChoice | None = None
+    thinking: Thinking | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+    @property
+    def variables(self) -> dict[str, Any] | None:
+        """For the chat template.  Models that can leave out thinking know `enable_thinking`."""
+        found = dict(self.chat_template_kwargs or {})
+        if self.thinking is not None:
+            found.setdefault("enable_thinking", self.thinking.type != "disabled")
+        return found or None
+
+    def functions(self) -> list[dict[str, Any]]:
+        """The tools as chat completions write them.  Raises UnsupportedError for one that the
+        server would have to run, InputError for one that cannot be understood."""
+        return [_function(tool, index) for index, tool in enumerate(self.tools or ())]
+
+    @property
+    def chooses(self) -> str:
+        """The type of the choice of tools."""
+        return "auto" if self.tool_choice is None else self.tool_choice.type
+
+
+class MessageFields(CountFields):
+    """Asks for an answer."""
+
+    max_tokens: int
+    stop_sequences: list[str] | None = None
+
+    @property
+    def one_call(self) -> bool:
+        """Whether tools are to be called one at a time."""
+        choice = self.tool_choice
+        return choice is not None and bool(choice.disable_parallel_tool_use)
+
+
+def _function(tool: dict[str, Any], index: int) -> dict[str, Any]:
+    if tool.get("type") not in (None, "custom"):
+        kind = repr(tool["type"])
+        raise refuse(f"a tool of type {kind:.40}", "the server runs no tools; give an input_schema")
+    if not isinstance(tool.get("name"), str) or not isinstance(tool.get("input_schema"), dict):
+        raise InputError(
+            f"tools[{index}] is not understood",
+            parameter="tools",
+            expected='{"name": "...", "input_schema": {...}}',
+        )
+    function = {"name": tool["name"], "parameters": tool["input_schema"]}
+    if tool.get("description") is not None:
+        function["description"] = tool["description"]
+    return {"type": "function", "function": function}
