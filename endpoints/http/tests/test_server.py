@@ -58,11 +58,6 @@ def test_a_body_over_the_limit_is_refused(serve):
     server.stop()
 
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        return [int(child) for child in file.read().split()]
-
-
 def alive(pid):
     try:
         os.kill(pid, 0)
@@ -82,7 +77,7 @@ def wait_for(condition, seconds=60.0):
 def test_a_dead_engine_makes_health_fail_and_ends_the_service(serve):
     """Field bug 28."""
     server = serve()
-    (core,) = children(server.process.pid)
+    (core,) = server.children()
     os.kill(core, signal.SIGKILL)
     started = time.monotonic()
     assert server.process.wait(20) == 1
@@ -92,7 +87,7 @@ def test_a_dead_engine_makes_health_fail_and_ends_the_service(serve):
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads /proc")
 def test_sigterm_lets_requests_end_and_leaves_no_child(serve):
     server = serve()
-    (core,) = children(server.process.pid)
+    (core,) = server.children()
     prompt = "served to its end " * 6
     body = {"prompt": prompt, "stream": True}
     with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
@@ -140,7 +135,7 @@ def test_a_client_that_goes_away_ends_its_request(serve, stream):
 def test_a_second_signal_ends_at_once_and_leaves_no_child(serve):
     """The first would wait for 4000 outputs, one at a time."""
     server = serve("--set", "max_num_seqs=1")
-    (core,) = children(server.process.pid)
+    (core,) = server.children()
     body = {"prompt": "a" * 120, "n": 4000, "temperature": 1, "stream": True}
     with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=60) as response:
         lines = response.iter_lines()  # kept: at its end the stream would be closed
@@ -160,7 +155,7 @@ def status(http, path="/health"):
 def test_a_dead_core_is_replaced_where_the_operator_says_so(serve):
     """Field bug 28: who waits is told, health fails, then both are as before."""
     server = serve("--on-core-death", "restart", "--set", "max_num_seqs=1")
-    (core,) = children(server.process.pid)
+    (core,) = server.children()
     body = {"prompt": "a" * 120, "n": 4000, "temperature": 1, "stream": True}
     with httpx.Client(base_url=server.url, timeout=60) as http:
         with http.stream("POST", "/v1/completions", json=body) as response:
@@ -179,7 +174,7 @@ def test_a_dead_core_is_replaced_where_the_operator_says_so(serve):
         assert late["choices"][0]["text"] == "late"
         assert server.counted("core_restarts_total") == 1
     address = httpx.URL(server.url)
-    (another,) = children(server.process.pid)
+    (another,) = server.children()
     assert server.stop() == 0
     wait_for(lambda: not alive(another), 60)
     with socket.socket() as free:

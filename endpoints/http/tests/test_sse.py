@@ -40,11 +40,20 @@ def test_events_come_in_order_and_end():
     async def scene():
         return await read(await sse.stream(counting(2)))
 
-    assert asyncio.run(scene()) == [
-        'data: {"number": 0}\n\n',
-        'data: {"number": 1}\n\n',
-        "data: [DONE]\n\n",
-    ]
+    assert "".join(asyncio.run(scene())) == (
+        'data: {"number":0}\n\ndata: {"number":1}\n\ndata: [DONE]\n\n'
+    )
+
+
+def test_events_that_came_while_the_client_was_slow_are_one_piece():
+    async def scene():
+        response = await sse.stream(counting(3))
+        await asyncio.sleep(0)  # all three are there
+        return await read(response)
+
+    pieces = asyncio.run(scene())
+    assert len(pieces) < 4
+    assert "".join(pieces).count("data: ") == 4
 
 
 def test_an_error_before_the_first_event_is_raised():
@@ -60,8 +69,8 @@ def test_a_later_error_is_an_event_and_the_stream_ends():
         return await read(await sse.stream(counting(1, FrameworkError("broke"))))
 
     _, error, end = asyncio.run(scene())
-    assert '"message": "broke"' in error
-    assert end == sse.DONE
+    assert '"message":"broke"' in error
+    assert end == sse.DONE.decode()
 
 
 def test_silence_is_filled_before_and_between_events():
@@ -79,7 +88,7 @@ def test_silence_is_filled_before_and_between_events():
     *silence, event, end = asyncio.run(scene())
     assert silence
     assert set(silence) == {": keep-alive\n\n"}
-    assert (event, end) == ('data: {"late": true}\n\n', sse.DONE)
+    assert (event, end) == ('data: {"late":true}\n\n', sse.DONE.decode())
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -102,4 +111,4 @@ def test_events_are_closed_when_the_client_goes_away(most):
 
 
 def test_an_event_with_a_name_says_it():
-    assert sse.named({"type": "a.b"}) == 'event: a.b\ndata: {"type": "a.b"}\n\n'
+    assert sse.named({"type": "a.b"}) == b'event: a.b\ndata: {"type":"a.b"}\n\n'

@@ -71,3 +71,26 @@ def test_metrics_have_vllms_names_and_count(http):
     assert buckets == sorted(buckets)
     assert buckets[-1] == total(after, "framework:e2e_request_latency_seconds_count")
     assert all(re.match(r"framework:[a-z0-9_]+\{", key) for key in after)
+
+
+def test_requests_of_the_server_are_counted_by_route_and_status(http):
+    def count(name, *labels):
+        found = samples(http)
+        return sum(
+            v for k, v in found.items() if k.startswith(name) and all(x in k for x in labels)
+        )
+
+    name = "framework:http_requests_total"
+    ours = ('handler="/v1/completions"', 'method="POST"')
+    before = [count(name, *ours, f'status="{code}"') for code in (200, 400)]
+    unknown = count(name, 'handler="other"', 'status="404"')
+    http.post("/v1/completions", json={"prompt": "a"})
+    http.post("/v1/completions", json={"prompt": ""})
+    http.get("/made/up/by/a/client")
+    assert [count(name, *ours, f'status="{code}"') for code in (200, 400)] == [
+        before[0] + 1,
+        before[1] + 1,
+    ]
+    assert count(name, 'handler="other"', 'status="404"') == unknown + 1
+    assert count("framework:http_requests_running") == 1, "the one that asks"
+    assert count("framework:event_loop_tasks") > 0

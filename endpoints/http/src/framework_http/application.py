@@ -10,6 +10,7 @@ from fastapi.routing import APIRoute
 
 from framework.plugins.routes import ANY, Route, check_routes
 from framework_http import faults
+from framework_http.counting import Counting, HttpCounts
 from framework_http.guards import BodyGuard, KeyGuard, Keys, RequestIds
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
             allow_headers=["*"],
         )
     app.add_middleware(RequestIds)
+    app.state.http_counts = HttpCounts()
+    app.add_middleware(Counting, counts=app.state.http_counts)
     return app
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from fastapi import Request
+
 from framework.contracts.endpoint import Endpoint
-from framework.contracts.stat_logger import Counter, Gauge, Histogram, Metric, Snapshot
+from framework.contracts.stat_logger import Counter, Gauge, Histogram, Metric
 
 if TYPE_CHECKING:
     import fastapi
-    from prometheus_client.registry import Collector
 
     from framework.contracts.service import Service
 
@@ -24,36 +26,39 @@ class Metrics(Endpoint):
     def routes(self, service: Service) -> fastapi.APIRouter:
         """See Endpoint."""
         import fastapi
-        from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+        from prometheus_client import CONTENT_TYPE_LATEST
 
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_collector(service))
         router = fastapi.APIRouter()
 
-        # In a thread of the server's: a snapshot waits for the engine's own counting.
         @router.get("/metrics")
-        def metrics() -> fastapi.Response:
-            return fastapi.Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        async def metrics(request: Request) -> fastapi.Response:
+            # Another host may count nothing.
+            counts = getattr(request.app.state, "http_counts", None)
+            own = () if counts is None else tuple(counts.read())
+            # In a thread: a snapshot waits for the engine's own counting.
+            text = await asyncio.to_thread(_text, service, own)
+            return fastapi.Response(text, media_type=CONTENT_TYPE_LATEST)
 
         return router
 
 
-def _collector(service: Service) -> Collector:
+def _text(service: Service, more: tuple[Metric, ...]) -> bytes:
+    from prometheus_client import CollectorRegistry, generate_latest
     from prometheus_client.registry import Collector
 
-    class FromEngine(Collector):
-        """Takes a snapshot whenever it is asked."""
-
+    class Now(Collector):
         def collect(self) -> Iterator[Any]:
-            yield from families(service.snapshot(), service.model_names[0])
+            yield from families((*service.snapshot().metrics, *more), service.model_names[0])
 
-    return FromEngine()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Now())
+    return generate_latest(registry)
 
 
-def families(snapshot: Snapshot, model: str) -> Iterator[Any]:
-    """The metrics of a snapshot, those of one name together, each with the label model_name."""
-    for name, metrics in groupby(snapshot.metrics, key=lambda metric: metric.name):
-        yield _family(name, list(metrics), model)
+def families(metrics: Iterable[Metric], model: str) -> Iterator[Any]:
+    """Metrics as Prometheus's, those of one name together, each with the label model_name."""
+    for name, found in groupby(metrics, key=lambda metric: metric.name):
+        yield _family(name, list(found), model)
 
 
 def _family(name: str, metrics: list[Metric], model: str) -> Any:

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import Request
-from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from framework.errors import EngineDeadError, FrameworkError, OverdueError
 from framework_http.openai.shapes import Usage
+from framework_http.sse import JSON
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -87,6 +87,13 @@ async def parts(
 
     Raises as `whole`, and ends all when it is closed.
     """
+    if len(prompts) == 1:  # nothing to merge
+        usage = Usage()
+        async with aclosing(service.generate(prompts[0], sampling, options)) as outputs:
+            async for output in outputs:
+                usage.take(0, check(output))
+                yield 0, output, usage
+        return
     queue: asyncio.Queue[tuple[int, RequestOutput] | BaseException | None] = asyncio.Queue()
 
     async def run(index: int, prompt: object) -> None:
@@ -121,7 +128,7 @@ def answer(body: Mapping[str, Any] | None) -> Response:
     """A whole response; None: nobody waits for it any more."""
     if body is None:
         return Response(status_code=GONE)
-    return JSONResponse(body)
+    return Response(JSON.encode(body), media_type="application/json")
 
 
 def check(output: RequestOutput) -> RequestOutput:
