@@ -14,7 +14,7 @@ COMMON = [record for record in OURS if suite_of(record.kind) is Suite]
 
 def test_there_are_plugins_of_kinds_without_a_suite_of_their_own():
     kinds = {record.kind for record in COMMON}
-    assert {"model", "weight_loader", "tokenizer", "endpoint", "tool_parser"} <= kinds
+    assert {"model", "weight_loader", "tokenizer"} <= kinds
 
 
 @pytest.mark.parametrize("record", COMMON, ids=lambda record: record.key)

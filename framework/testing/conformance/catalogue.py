@@ -18,9 +18,11 @@ SUITES: dict[str, str] = {
     "model_runner": f"{_SUITES}.model_runner:ModelRunnerSuite",
     "model_source": f"{_SUITES}.model_source:ModelSourceSuite",
     "platform": f"{_SUITES}.platform:PlatformSuite",
+    "reasoning_parser": f"{_SUITES}.reasoning_parser:ReasoningParserSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
     "stat_logger": f"{_SUITES}.stat_logger:StatLoggerSuite",
+    "tool_parser": f"{_SUITES}.tool_parser:ToolParserSuite",
 }
 """kind -> "module:Class".  The other kinds are provisional: load, select and close."""
 
