@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from framework.cli import bench, chat, config, explain, generate, plugins, serve
+from framework.cli import bench, config, explain, generate, plugins, serve
 from framework.cli.commands import CommandGroup
 from framework.cli.context import RootOptions, only_the_core
 
@@ -68,7 +68,6 @@ def build_app() -> typer.Typer:
     )
     app.callback()(root)
     app.command("generate")(generate.generate)
-    app.command("chat")(chat.chat)
     app.command("serve")(serve.serve)
     app.add_typer(plugins.build_app(), name="plugins")
     app.command("explain")(explain.explain)

@@ -12,9 +12,9 @@ import pytest
 import framework
 from framework import LLM
 from framework.cli import main
-from framework.cli.conversation import Conversation
 from framework.errors import TooLongError
 from framework.testing.fake_model import MODEL, fake_plugins
+from framework_commands.conversation import Conversation
 
 ROOT = [part for key, value in fake_plugins().items() for part in ("--plugin", f"{key}={value}")]
 ECHO = ["--model", MODEL, "--set", "executor=echo"]

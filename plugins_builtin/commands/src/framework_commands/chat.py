@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from framework.cli import options
-from framework.cli.conversation import Conversation
 from framework.cli.rate import Rate
 from framework.errors import EngineDeadError, FrameworkError
+from framework_commands.conversation import Conversation
+from framework_commands.flags import ApiKey, Url, open_speaker
 
 if TYPE_CHECKING:
-    from framework.contracts.sampling import SamplingParams
-    from framework.engine.llm import LLM
-    from framework.engine.outputs import CompletionOutput
+    from framework_commands.speaking import Piece, Speaker
 
 log = logging.getLogger("framework")
 
@@ -29,6 +28,8 @@ HELP = "/reset starts anew, /exit or Ctrl-D leaves, Ctrl-C stops an answer"
 def chat(
     context: typer.Context,
     model: options.Model = None,
+    url: Url = None,
+    api_key: ApiKey = None,
     system: Annotated[str | None, typer.Option(help="A system message.")] = None,
     max_tokens: Annotated[
         int | None, typer.Option(help="Most tokens of an answer; default: the context's rest.")
@@ -50,22 +51,22 @@ def chat(
     config: options.Config = None,
     settings: options.Settings = None,
 ) -> None:
-    """Talk to a model.  Lines from a pipe are questions, one each."""
-    flags = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
-    given = options.given_sampling(
-        {
-            "max_tokens": max_tokens,
-            "temperature": temperature,
-            "top_p": top_p,
-            "top_k": top_k,
-            "min_p": min_p,
-            "seed": seed,
-            "stop": stop or None,
-        }
-    )
-    with options.make_llm(context, flags, config, settings) as llm:
-        params = options.make_params(llm, {"max_tokens": None, **given}, **USUAL)
-        chat = Chat(llm, params, Conversation(system))
+    """Talk to a model, here or behind a URL.  Lines from a pipe are questions, one each."""
+    engine = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    sampling = {
+        "max_tokens": max_tokens,
+        "temperature": temperature,
+        "top_p": top_p,
+        "top_k": top_k,
+        "min_p": min_p,
+        "seed": seed,
+        "stop": stop or None,
+    }
+    usual = {"max_tokens": None, **USUAL}
+    with open_speaker(
+        context, url, api_key, engine, sampling, usual, config=config, settings=settings
+    ) as speaker:
+        chat = Chat(speaker, Conversation(system))
         chat.run()
     if chat.failed and not sys.stdin.isatty():
         raise typer.Exit(1)
@@ -74,9 +75,8 @@ def chat(
 class Chat:
     """Reads questions from stdin and streams the answers to stdout; notices go to stderr."""
 
-    def __init__(self, llm: LLM, params: SamplingParams, conversation: Conversation) -> None:
-        self._llm = llm
-        self._params = params
+    def __init__(self, speaker: Speaker, conversation: Conversation) -> None:
+        self._speaker = speaker
         self._conversation = conversation
         self._terminal = sys.stdin.isatty()
         self.failed = 0
@@ -133,40 +133,32 @@ class Chat:
 
     def _answer(self) -> str:
         """Stream one answer; Ctrl-C keeps what has come so far."""
-        limit = self._llm.max_model_len - self._reserve()
-        prompt, dropped = self._conversation.fit(self._llm.render_chat, limit)
-        if dropped:
-            _notice(f"the context is full: {dropped} oldest exchange(s) were forgotten")
-        pieces: list[str] = []
+        texts: list[str] = []
         rate = Rate()
-        stream = self._llm.stream(prompt, self._params)
         try:
-            for output in stream:
-                [completion] = output.outputs
-                pieces.append(completion.text)
-                rate.add(len(completion.token_ids))
-                print(completion.text, end="", flush=True)
-                self._tell_end(completion)
+            pieces, dropped = self._speaker.answer(self._conversation)
+            if dropped:
+                _notice(f"the context is full: {dropped} oldest exchange(s) were forgotten")
+            try:
+                for piece in pieces:
+                    texts.append(piece.text)
+                    rate.add(piece.tokens)
+                    show(piece)
+            finally:
+                pieces.close()
         except KeyboardInterrupt:
             _notice("\nstopped")
-        finally:
-            stream.close()
         log.info("[%s]", rate)
-        return "".join(pieces)
+        return "".join(texts)
 
-    def _reserve(self) -> int:
-        """Tokens kept free for the answer: what was asked for, at most half the context."""
-        length = self._llm.max_model_len
-        return min(self._params.max_tokens or length // 4, length // 2)
 
-    def _tell_end(self, completion: CompletionOutput) -> None:
-        if completion.finish_reason is None:
-            return
+def show(piece: Piece) -> None:
+    """Print a piece of an answer, and what there is to say of its end."""
+    print(piece.text, end="", flush=True)
+    if piece.ending is not None:
         print(flush=True)
-        if completion.finish_reason == "length":
-            _notice("the answer was cut: max_tokens or the end of the context was reached")
-        elif completion.finish_reason == "error":
-            raise FrameworkError(f"the answer failed: {completion.stop_reason}")
+    if piece.ending == "length":
+        _notice("the answer was cut: max_tokens or the end of the context was reached")
 
 
 def _notice(text: str) -> None:

@@ -59,5 +59,12 @@ class Conversation:
             else:
                 if last or len(prompt["prompt_token_ids"]) <= limit:
                     return prompt, dropped
-            del self.turns[:2]
+            self.forget()
             dropped += 1
+
+    def forget(self) -> bool:
+        """Drop the oldest exchange; False where only the last question is left."""
+        if len(self.turns) < 3:
+            return False
+        del self.turns[:2]
+        return True

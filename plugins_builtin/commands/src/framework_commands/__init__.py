@@ -1,0 +1,1 @@
+"""Commands that talk to servers, measure, work off batches and describe the machine."""

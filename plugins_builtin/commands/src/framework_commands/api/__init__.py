@@ -1,0 +1,1 @@
+"""A client of servers that speak OpenAI's API."""

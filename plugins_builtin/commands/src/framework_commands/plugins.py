@@ -1,0 +1,36 @@
+"""The plugins: each is one function, which is imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, ClassVar
+
+from framework.contracts.command import Command
+
+if TYPE_CHECKING:
+    from framework.contracts.command import Call
+
+
+class Function(Command):
+    """function: "module:name" of a function with typer's annotations."""
+
+    function: ClassVar[str]
+
+    def run(self, call: Call) -> int:
+        """See Command."""
+        from framework.cli.commands import run_typer
+
+        module, _, name = self.function.partition(":")
+        return run_typer(getattr(importlib.import_module(module), name), call)
+
+
+class Chat(Function):
+    """A conversation in the terminal."""
+
+    function = "framework_commands.chat:chat"
+
+
+class Complete(Function):
+    """Continues texts."""
+
+    function = "framework_commands.complete:complete"
