@@ -34,3 +34,9 @@ class Complete(Function):
     """Continues texts."""
 
     function = "framework_commands.complete:complete"
+
+
+class BenchServe(Function):
+    """Measures a server."""
+
+    function = "framework_commands.bench.serve:serve"

@@ -1,0 +1,1 @@
+"""Benchmarks of servers and of engines with a model."""
