@@ -80,7 +80,8 @@ class External:
 
     What came lies in the pages of every group as if it had been computed here; where layers carry
     a state, each page holds that after its last token, the last page that after the last token;
-    there only what comes later is taken, as a plan copies the state to the next page at once.
+    there only what comes later is taken, as a plan copies the state to the next page at once, and
+    of more than can be used that up to the end of a page.
     """
 
     tokens: int

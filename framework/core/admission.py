@@ -42,7 +42,9 @@ class Admitter:
             if isinstance(answer, Refuse):
                 state.end(loading.request, "error", answer.reason)
             elif answer is not None:
-                computed = min(loading.hit + max(answer, 0), loading.most)
+                computed = loading.hit + max(answer, 0)
+                if computed > loading.most:
+                    computed = max(state.kv.borders.before(loading.most), loading.hit)
                 with self._ending(loading.request):
                     state.kv.arrive(loading.request, slot, state.slots.tokens[slot], computed)
                     del state.loading[slot]

@@ -172,13 +172,17 @@ class Scheduler:
             draft.add_blocks(blocks)
             return [], False
         allocations: list[Allocation] = []
-        last = len(order) - 1
+        last, trimmed = len(order) - 1, False
         for index in lacking.tolist():
             if index > last:
                 break
             slot = int(order[index])
             tokens = int(state.slots.planned[slot] + take[index])
             while (allocation := state.kv.reserve(slot, tokens)) is None:
+                if not trimmed:
+                    trimmed = True
+                    state.kv.trimming.trim_all(order, state.slots.confirmed[order])
+                    continue
                 if self._pages_will_come(slot, tokens):
                     # What comes is for this one: nobody behind it may take pages meanwhile.
                     take[lacking[lacking >= index]] = 0

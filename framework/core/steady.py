@@ -209,7 +209,7 @@ class Steady:
 
 def _quiet(state: CoreState) -> bool:
     """Nobody leaves, loads or was told to stop, and no participant must be asked."""
-    moves = state.loading or state.released or state.kv.has_drops or state.fence.busy
+    moves = state.loading or state.released or state.kv.trimming.untold or state.fence.busy
     return not (moves or state.paused or state.watched)
 
 

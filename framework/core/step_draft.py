@@ -110,7 +110,7 @@ class StepDraft:
     def _page_updates(self, state: CoreState) -> tuple[PageUpdates, ...]:
         kv = state.kv
         rows: list[list[_Entry]] = [[] for _ in range(kv.num_groups)]
-        for growth in (*kv.take_drops(), *self._growths):
+        for growth in (*kv.trimming.take(), *self._growths):
             rows[growth.group].append((growth.slot, growth.start, growth.ids, False))
         for group, own in enumerate(rows):
             for slot in self._fresh:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ from framework.contracts.kv_cache_spec import (
     SlidingWindowSpec,
 )
 from framework.contracts.step import CacheGroup, CachePlan
-from framework.core.kv.groups import check_splits
+from framework.core.kv.groups import Needs, check_splits
 from framework.core.kv.managers import (
     BUILT_IN,
     SlidingWindowManager,
@@ -97,7 +98,7 @@ def test_mixtures_survive_preemption(engine, alone, kinds, depth):
     one = engine(
         runner={"layers": layers(*kinds), "num_pages": 40}, loop_depth=depth, max_model_len=48
     )
-    prompts = [[k] * (3 + 5 * k) for k in range(1, 6)]
+    prompts = [[k] * (3 + 5 * (k % 6)) for k in range(12)]
     for index, prompt in enumerate(prompts):
         one.add(str(index), prompt, 20)
     answers = one.run()
@@ -332,6 +333,50 @@ def test_a_state_needs_a_page_for_each_step_in_flight_and_the_one_it_goes_on_fro
         one.add("a", [1] * length, 2)
         assert one.run()["a"].tokens == alone([1] * length, 2).tokens
         assert one.core.stats.preemptions == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["window", "chunks", "sinks", "state"])
+def test_with_the_fewest_pages_that_are_promised_to_be_enough_a_request_alone_comes_to_its_end(
+    engine, alone, kind, depth
+):
+    """Nothing else is there to be preempted, so that it would start again for ever."""
+    truth = alone([1] * 40, 20).tokens
+    for unit, budget in itertools.product((4, 5, 16), (1, 2, 5)):
+        layers = {"a": SPECS[kind]}
+        needs = Needs(
+            (CacheGroup(spec=SPECS[kind], layers=("a",), page_tokens=unit),),
+            (min(budget, unit) if kind == "state" else budget) * depth,
+        )
+        one = engine(
+            runner={
+                "layers": layers,
+                "page_tokens": unit,
+                "num_pages": 1 + needs.pages(60),
+                "max_model_len": 60,
+                "depth": depth,
+            },
+            loop_depth=depth,
+            max_num_batched_tokens=budget,
+        )
+        assert one.core.max_model_len == 60
+        one.add("a", [1] * 40, 20)
+        assert one.run(500)["a"].tokens == truth
+        assert one.core.stats.preemptions == 0
+
+
+def test_pages_of_a_hit_are_not_taken_for_the_encoder_of_the_same_request(engine, alone):
+    """They were used least recently, hence are the first that would be taken."""
+    one = engine(
+        runner={"layers": {"x": SPECS["cross"], "f": FULL}, "num_pages": 9}, max_model_len=20
+    )
+    for name, token in (("old", 1), ("new", 2)):
+        one.add(name, [token] * 16, 1)
+        one.run()
+    one.add("again", [1] * 17, 1, encoder_tokens=9)
+    answer = one.run()["again"]
+    assert answer.cached == 16
+    assert answer.tokens == alone([1] * 17, 1).tokens
 
 
 @pytest.mark.parametrize("depth", [1, 2])

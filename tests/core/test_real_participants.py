@@ -235,6 +235,25 @@ def test_of_what_is_there_at_once_no_more_is_taken_than_fits_beside_a_step(engin
     assert one.runner.plans[0].computed.tolist() == [0 if kind == "state" else 59 // 2 * 4 - 8]
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_state_goes_on_from_the_end_of_a_page_where_more_came_than_is_taken(engine, alone, depth):
+    """All of the prompt came, and its last token is computed here: after the one before it no
+    state was kept."""
+
+    class Whole(SchedulerParticipant):
+        attends_all = True
+
+        def external_prefix(self, request, local_hit):
+            return External(100, lambda: 100 if one.runner.holds("a") else None)
+
+    layers = {"own": BOUNDED["state"], "full": FullAttentionSpec(**HEADS)}
+    one = engine(participants={"whole": Whole()}, runner={"layers": layers}, loop_depth=depth)
+    one.runner.worker = lambda plan: [one.runner.fill(r.request_id, 0, 19) for r in plan.admitted]
+    one.add("a", [1] * 19)
+    assert one.run()["a"].tokens == alone([1] * 19).tokens
+    assert next(int(plan.computed[0]) for plan in one.runner.plans if plan.num_rows) == 16
+
+
 def test_tokens_that_are_there_at_once_are_not_computed(engine, alone):
     class Local(SchedulerParticipant):
         attends_all = True

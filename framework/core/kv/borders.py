@@ -30,6 +30,11 @@ class Borders:
             return take
         return np.minimum(take, self.tokens - planned % self.tokens)
 
+    def before(self, tokens: int) -> int:
+        """The most of the first `tokens` tokens of more that there are after which one can go on:
+        of those in between no state is kept."""
+        return tokens if self.tokens is None else tokens // self.tokens * self.tokens
+
     def in_flight(self, config: CoreConfig) -> int:
         """Most tokens of one request that are planned and not yet confirmed."""
         if self.tokens is None:

@@ -17,7 +17,8 @@ from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import NULL_PAGE, PagePool
 from framework.core.kv.pins import Pins
 from framework.core.kv.prefix import Match, PrefixIndex
-from framework.errors import IntegrityError, PluginError
+from framework.core.kv.trimming import Trimming
+from framework.errors import PluginError
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
@@ -58,16 +59,10 @@ class KVManager:
         self.held = np.zeros((len(plan.groups), slots), np.int64)
         self.room = np.zeros(slots, np.int64)
         self.seen = np.zeros(slots, np.int64)
-        self._cut = np.zeros((len(plan.groups), slots), np.int64)  # end of what was dropped
-        self._drops: dict[int, list[Growth]] = {}
+        self.trimming = Trimming(plan.groups, self._managers, self.pool, self.tables, self.held)
         self.pins = Pins(self.pool)
         self.borders = Borders(plan.groups, managers)
         self._needs = Needs(plan.groups, self.borders.in_flight(config))
-
-    @property
-    def has_drops(self) -> bool:
-        """Table entries became the null page, and no plan has told so yet."""
-        return bool(self._drops)
 
     @property
     def num_groups(self) -> int:
@@ -114,13 +109,14 @@ class KVManager:
 
     def admit(self, slot: int, match: Match, encoder: int) -> None:
         """`slot` starts with the matched pages, and with those for its encoder's tokens."""
-        for group, pages in enumerate(match.pages):
+        for pages in match.pages:  # all before any is allocated, which would take them
             self.pool.acquire(page for page in pages if page != NULL_PAGE)
+        for group, pages in enumerate(match.pages):
             if self._managers[group].by_encoder:
                 pages = tuple(self.pool.allocate(self._entries(group, 0, encoder)))
             self.tables[group, slot, : len(pages)] = pages
             self.held[group, slot] = len(pages)
-            self._cut[group, slot] = match.cuts[group]
+        self.trimming.start(slot, match.cuts)
         self.seen[slot] = match.tokens
         self._set_room(slot)
 
@@ -231,10 +227,7 @@ class KVManager:
         pages that are read no more are given back.  Raises PluginError."""
         if self.caching:
             self.prefix.name(request, tokens, [*self.tables[:, slot]], self.seen[slot], confirmed)
-        for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
-            if not manager.keeps_all:
-                start, stop = manager.droppable(confirmed, group.page_tokens, group.spec)
-                self._drop(index, slot, max(start, int(self._cut[index, slot])), stop)
+        self.trimming.trim(slot, confirmed)
         self.seen[slot] = confirmed
 
     def arrive(self, request: Request, slot: int, tokens: I32, computed: int) -> None:
@@ -248,32 +241,14 @@ class KVManager:
         self._set_room(slot)
         self.commit(request, slot, tokens, computed)
 
-    def _drop(self, group: int, slot: int, start: int, stop: int) -> None:
-        stop = min(stop, int(self.held[group, slot]))
-        if stop <= start:
-            return
-        row = self.tables[group, slot]
-        self.pool.release([page for page in row[start:stop].tolist() if page != NULL_PAGE])
-        row[start:stop] = NULL_PAGE
-        self._cut[group, slot] = stop
-        null = [NULL_PAGE] * (stop - start)
-        self._drops.setdefault(slot, []).append(Growth(group, slot, start, null))
-
-    def take_drops(self) -> list[Growth]:
-        """Table entries that became the null page since the last call."""
-        drops = [growth for growths in self._drops.values() for growth in growths]
-        self._drops.clear()
-        return drops
-
     def leave(self, slot: int) -> list[int]:
         """Take all pages from `slot`.  Last pages first, so that a prefix is evicted last."""
         pages: list[int] = []
         for group in range(self.num_groups):
             row = self.tables[group, slot, : self.held[group, slot]]
             pages += row[row != NULL_PAGE][::-1].tolist()
-            self.held[group, slot] = self._cut[group, slot] = 0
-        self.room[slot] = self.seen[slot] = 0
-        self._drops.pop(slot, None)
+        self.held[:, slot] = self.room[slot] = self.seen[slot] = 0
+        self.trimming.leave(slot)
         return pages
 
     def invalidate(self, pages: Iterable[int]) -> list[int]:
@@ -295,5 +270,4 @@ class KVManager:
             for slot in np.flatnonzero(self.held[group]).tolist():
                 owners.append(self.tables[group, slot, : self.held[group, slot]].tolist())
         self.pool.check_integrity(owners)
-        if set(self._drops) - set(np.flatnonzero(self.held.any(axis=0)).tolist()):
-            raise IntegrityError("dropped pages are kept for a slot without a request")
+        self.trimming.check_integrity()
