@@ -45,6 +45,14 @@ def parsing_server(serve: Callable[..., Served]) -> Served:
     return serve("--tool-parser", "hermes", "--reasoning-parser", "qwen3")
 
 
+@pytest.fixture(scope="session")
+def guarded_server(serve: Callable[..., Server]) -> Server:
+    """One that asks for the key "s3cret", and takes its time: one request, a twentieth of a
+    second for each token."""
+    delay = "--plugin-option=executor.echo.delay=0.05"
+    return serve("--api-key", "tenant:s3cret", "--set", "max_num_seqs=1", root=(delay,))
+
+
 def named_events(response: httpx.Response) -> list[dict[str, Any]]:
     """The data of a stream in which each event is called as its field `type`."""
     assert response.status_code == 200, response.read()

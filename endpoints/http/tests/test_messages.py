@@ -223,16 +223,13 @@ def test_other_errors_have_anthropics_types(client, http):
     assert response.json()["type"] == "error"
 
 
-@pytest.fixture(scope="module")
-def guarded(serve):
-    return serve("--api-key", "tenant:s3cret")
-
-
-def test_the_key_of_anthropics_clients_opens_as_the_other_one_does(guarded):
+def test_the_key_of_anthropics_clients_opens_as_the_other_one_does(guarded_server):
     asked = {"model": "echo://", "max_tokens": 5, "messages": HI}
-    assert client_of(guarded, "s3cret").messages.create(**asked).content
+    assert client_of(guarded_server, "s3cret").messages.create(**asked).content
     with pytest.raises(anthropic.AuthenticationError) as error:
-        client_of(guarded, "wrong").messages.create(**asked)
+        client_of(guarded_server, "wrong").messages.create(**asked)
     assert error.value.body["type"] == "error"
     wrong = {"authorization": "Bearer wrong", "x-api-key": "s3cret"}
-    assert httpx.get(f"{guarded.url}/v1/models", headers=wrong, timeout=60).status_code == 401
+    assert (
+        httpx.get(f"{guarded_server.url}/v1/models", headers=wrong, timeout=60).status_code == 401
+    )
