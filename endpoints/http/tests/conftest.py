@@ -46,7 +46,7 @@ def parsing_server(serve: Callable[..., Served]) -> Served:
 
 
 @pytest.fixture(scope="session")
-def guarded_server(serve: Callable[..., Server]) -> Server:
+def guarded_server(serve: Callable[..., Served]) -> Served:
     """One that asks for the key "s3cret", and takes its time: one request, a twentieth of a
     second for each token."""
     delay = "--plugin-option=executor.echo.delay=0.05"
