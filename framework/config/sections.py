@@ -124,9 +124,10 @@ class ExecutionConfig(Section):
 class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
-    logits_processors, scheduler_participants, stat_loggers: names of plugins to activate, in
-    order.  tool_parser, reasoning_parser: of a server; None: none.  endpoint_prefixes: endpoint
-    -> where its routes lie, "" is the root; a third party's lie under /plugins/NAME otherwise.
+    logits_processors, scheduler_participants, io_processors, stat_loggers: names of plugins to
+    activate, in order.  tool_parser, reasoning_parser: of a server; None: none.
+    endpoint_prefixes: endpoint -> where its routes lie, "" is the root; a third party's lie under
+    /plugins/NAME otherwise.
     no_plugins: only first-party plugins.  frozen: refuse to start unless the plugins are those of
     lock_file, which `framework plugins lock` writes.
     slow_import: seconds after which the import of a plugin is named as slow."""
@@ -135,6 +136,7 @@ class PluginConfig(Section):
     plugin_options: dict[str, Any] = Field(default_factory=dict, repr=False)
     logits_processors: tuple[str, ...] = ()
     scheduler_participants: tuple[str, ...] = ()
+    io_processors: tuple[str, ...] = ()
     stat_loggers: tuple[str, ...] = ()
     tool_parser: str | None = None
     reasoning_parser: str | None = None

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 from framework.contracts.step import I32, Logprobs, empty_i32
 
@@ -24,6 +25,7 @@ class EngineInput:
     tokens: int32 [n], the prompt, n >= 1.  priority: lower first.  deadline: seconds left, or
     None.  salt: keeps the prefix cache apart.  stop_ids: all ids that end it.
     seed: resolved, uint64.  max_total: prompt and output tokens together at most.
+    pooling: the prompt is made into one vector and not continued; `sampling` says nothing then.
     encoder_tokens: states that an encoder leaves for cross attention.
     extras: plugin name -> bytes; a participant attends requests that name it here.
     """
@@ -41,6 +43,7 @@ class EngineInput:
     deadline: float | None = None
     salt: str | None = None
     adapter: int | None = None
+    pooling: PoolingParams | None = None
     encoder_tokens: int = 0
     trace_headers: Mapping[str, str] = field(default_factory=dict)
     payloads: Mapping[str, str] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from framework.contracts.io_processor import Params
     from framework.contracts.messages import EngineStats
     from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.sampling import SamplingParams
@@ -58,6 +59,16 @@ class Service(Protocol):
     ) -> dict[str, Any]:
         """A conversation as a prompt for `generate`; options as for `LLM.render_chat`.  Raises
         InputError."""
+        ...
+
+    async def ask(
+        self,
+        name: str,
+        request: object,
+        params: Params | None = None,
+        options: RequestOptions | None = None,
+    ) -> Any:
+        """What the IO processor `name` answers to a request.  Raises as `generate` does."""
         ...
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:

@@ -65,9 +65,12 @@ class Tokenizer(Protocol):
         continue_final_message: bool = False,
         limit: TextLimit | None = None,
     ) -> list[int]:
-        """Token ids of a conversation.  Raises InputError for a bad conversation, a template
-        that fails, or a model without one.
+        """Token ids of a conversation.  Raises InputError for a conversation that the template
+        refuses, a template that fails, or a model without one.
 
+        messages, tools: as the IO processor `chat` hands them over, in one shape whatever a
+        client wrote: content is text, arguments of calls are objects.  add_generation_prompt and
+        continue_final_message are never both true.
         limit: what to call with the text before it is tokenized; None: any length is wanted.
         """
         ...

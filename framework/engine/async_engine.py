@@ -10,9 +10,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from framework.contracts.messages import EngineStats
+from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
+from framework.engine.io import CHAT
 from framework.engine.keeper import CoreKeeper
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.request_options import RequestOptions
@@ -21,13 +23,14 @@ from framework.errors import EngineDeadError
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
+    from framework.contracts.io_processor import Params
     from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
     from framework.engine.in_flight import InFlight
-    from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
+    from framework.engine.prepared import PreparedRequest
     from framework.engine.remote.messages import Started
     from framework.plugins.registry import PluginRegistry
 
@@ -156,12 +159,31 @@ class AsyncEngine:
         return EngineStats(**await self._call("stats"))
 
     async def render_chat(
-        self, messages: Sequence[Mapping[str, Any]], **options: Any
+        self, messages: Sequence[Mapping[str, Any]], *, limited: bool = True, **options: Any
     ) -> dict[str, Any]:
-        """A conversation as a prompt; options as for `LLM.render_chat`.  Raises InputError."""
+        """A conversation as a prompt; as `LLM.render_chat`.  Raises InputError."""
         self._alive()
-        template = self.config.model.template_text()
-        return await self._front_end.render_chat(messages, template, **options)
+        request = {"messages": messages, **options}
+        reading = await self._front_end.read(CHAT, request, SamplingParams(), limited=limited)
+        return reading.prompts[0].as_mapping()
+
+    async def ask(
+        self,
+        name: str,
+        request: object,
+        params: Params | None = None,
+        options: RequestOptions | None = None,
+    ) -> Any:
+        """What the IO processor `name` answers to a request; see `LLM.ask`.  Cancelling whoever
+        waits ends all that runs of it.  Raises as `generate` does."""
+        self._alive()
+        front = self._front_end
+        if params is None:
+            embeds = front.task(name) == "embed"
+            params = PoolingParams() if embeds else self.default_sampling()
+        reading, requests = await front.ask(name, request, params, options or RequestOptions())
+        outputs = await self._alive().finals(requests)
+        return await front.answer(name, request, reading, outputs)
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
         """Let `work` use a tokenizer, in a thread."""

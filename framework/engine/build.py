@@ -17,6 +17,7 @@ from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
+from framework.engine.io import create_io_processors
 from framework.engine.model_files import find_model, guarded, load_tokenizer
 from framework.engine.refusals import refuse_inert, refuse_no_folder, refuse_unsupported
 from framework.errors import PluginError
@@ -89,8 +90,10 @@ def build_engine(resolved: Resolved) -> Engine:
             resolved, proposed = propose(resolved, registry)
             config = resolved.config
             refuse_unsupported(config)
+            template = config.model.template_text()
             events = build_events(config, registry)
             processors = create_processors(registry, config)
+            io_processors = create_io_processors(registry, config)
             participants = create_participants(registry, config)
             # Made with the core; a wrong name is told before a model is looked for.
             registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
@@ -105,6 +108,8 @@ def build_engine(resolved: Resolved) -> Engine:
             tokenizer,
             vocab_size=core.vocab_size,
             max_model_len=core.max_model_len,
+            io_processors=io_processors,
+            chat_template=template,
             eos_ids=end_of_sequence_ids(
                 tokenizer, model.generation_config, model.config, core.vocab_size
             ),

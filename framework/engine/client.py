@@ -16,8 +16,8 @@ from framework.errors import EngineDeadError
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
     from framework.contracts.tokenizer import Tokenizer
-    from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
+    from framework.engine.prepared import PreparedRequest
 
 log = logging.getLogger("framework")
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from framework.config.proposals import propose
+from framework.contracts.sampling import OutputKind
 from framework.engine import recipe
 from framework.engine.build import (
     build_core,
@@ -20,10 +21,10 @@ from framework.engine.build import (
     create_participants,
     create_processors,
 )
-from framework.engine.conversations import render_chat
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
+from framework.engine.io import create_io_processors, find_processor
 from framework.engine.model_files import find_model, load_tokenizer
 from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
@@ -35,12 +36,14 @@ if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
     from framework.contracts.base import Contract
+    from framework.contracts.io_processor import IOProcessor, Params, Reading, Task
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
     from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
-    from framework.engine.inputs import PreparedRequest
+    from framework.engine.outputs import RequestOutput
+    from framework.engine.prepared import PreparedRequest
     from framework.engine.remote.process import Built
     from framework.engine.request_options import RequestOptions
     from framework.plugins.registry import PluginRegistry
@@ -66,6 +69,8 @@ class FrontEnd:
     model: ModelFiles
     tokenizer: Tokenizer
     processors: dict[str, LogitsProcessor]
+    io_processors: dict[str, IOProcessor]
+    chat_template: str | None
     participants: tuple[str, ...]
     tool_parser: ToolParser | None = None
     reasoning_parser: ReasoningParser | None = None
@@ -122,21 +127,34 @@ class FrontEnd:
         """See InputProcessor.process; runs in one of the threads."""
         return await self._run(lambda: self._inputs().process(prompt, sampling, options))
 
-    async def render_chat(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        template: str | None,
-        *,
-        limited: bool = True,
-        **options: Any,
-    ) -> dict[str, Any]:
-        """See `LLM.render_chat`; runs in one of the threads."""
+    async def ask(
+        self, name: str, request: object, params: Params, options: RequestOptions
+    ) -> tuple[Reading, list[PreparedRequest]]:
+        """See InputProcessor.ask; runs in one of the threads.  The outputs are final ones."""
+        kind = OutputKind.FINAL_ONLY
+        return await self._run(
+            lambda: self._inputs().ask(name, request, params, options, kind=kind)
+        )
 
-        def render() -> dict[str, Any]:
-            limit = self._inputs().limit if limited else None
-            return render_chat(self._own.tokenizer, messages, template, limit, **options)
+    def task(self, name: str) -> Task:
+        """What the IO processor `name` asks of the engine."""
+        return find_processor(self.io_processors, name).task
 
-        return await self._run(render)
+    async def read(
+        self, name: str, request: object, params: Params, *, limited: bool | None = None
+    ) -> Reading:
+        """See RequestReader.read; runs in one of the threads."""
+        return await self._run(
+            lambda: self._inputs().reader.read(name, request, params, limited=limited)
+        )
+
+    async def answer(
+        self, name: str, request: object, reading: Reading, outputs: Sequence[RequestOutput]
+    ) -> Any:
+        """See RequestReader.answer; runs in one of the threads."""
+        return await self._run(
+            lambda: self._inputs().reader.answer(name, request, reading, outputs)
+        )
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
         """Let `work` use a tokenizer in one of the threads."""
@@ -154,6 +172,8 @@ class FrontEnd:
                 tokenizer,
                 vocab_size=self.vocab_size,
                 max_model_len=self.max_model_len,
+                io_processors=self.io_processors,
+                chat_template=self.chat_template,
                 eos_ids=end_of_sequence_ids(
                     tokenizer,
                     self.model.generation_config,
@@ -189,6 +209,7 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
     refuse_unsupported(config)
     events = build_events(config, registry, count=True)
     processors = create_processors(registry, config)
+    io_processors = create_io_processors(registry, config)
     plugin = config.plugin
     tools = _chosen(registry, "tool_parser", plugin.tool_parser)
     reasoning = _chosen(registry, "reasoning_parser", plugin.reasoning_parser)
@@ -208,6 +229,8 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         model=model,
         tokenizer=tokenizer,
         processors=processors,
+        io_processors=io_processors,
+        chat_template=config.model.template_text(),
         participants=tuple(record.name for record in names),
         tool_parser=cast("ToolParser | None", tools),
         reasoning_parser=cast("ReasoningParser | None", reasoning),

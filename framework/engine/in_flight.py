@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import EngineStats
 from framework.engine.output_processor import OutputProcessor
 from framework.engine.remote.client import AsyncCore
-from framework.engine.streams import OutputStream, Streams
+from framework.engine.streams import OutputStream, Streams, together
 
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineOutputs
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.events import Events
-    from framework.engine.inputs import PreparedRequest
+    from framework.engine.outputs import RequestOutput
+    from framework.engine.prepared import PreparedRequest
     from framework.engine.remote.links import ClientLink
     from framework.errors import EngineDeadError
 
@@ -53,6 +54,17 @@ class InFlight:
             self.drop(request_id)
             raise
         return stream
+
+    async def finals(self, requests: Sequence[PreparedRequest]) -> list[RequestOutput]:
+        """The outputs of requests for final ones, all run together.  The first error of one ends
+        the others and is raised; so does cancelling whoever waits."""
+        return await together([self._final(request) for request in requests])
+
+    async def _final(self, request: PreparedRequest) -> RequestOutput:
+        try:
+            return await (await self.add(request)).take()
+        finally:
+            self.drop(request.request_id)
 
     def abort(self, client_id: str) -> bool:
         """End all requests that the client calls so, with a last output; False if there is

@@ -8,14 +8,16 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from framework.contracts.messages import EngineInput
-from framework.contracts.sampling import SamplingParams
-from framework.engine.prompts import ParsedPrompt, parse_prompt
+from framework.contracts.pooling import PoolingParams
+from framework.contracts.sampling import OutputKind, SamplingParams
+from framework.engine.ability import GENERATES, Ability
+from framework.engine.io import TEXT, RequestReader
+from framework.engine.prepared import NOTHING_SAMPLED, Draft, PreparedRequest, fan_out
 from framework.engine.request_options import RequestOptions
 from framework.engine.text_limit import ContextLimit
 from framework.errors import InputError, UnsupportedError
@@ -24,31 +26,12 @@ from framework.plugins.near import did_you_mean
 from framework.shown import shown
 
 if TYPE_CHECKING:
+    from framework.contracts.io_processor import EnginePrompt, IOProcessor, Params, Reading
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.tokenizer import Tokenizer
 
 _UINT64 = 2**64 - 1
 PLAIN = RequestOptions()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedRequest:
-    """One request, ready for the core.
-
-    request_id: unique in this engine.  client_id: what the client calls it.
-    prompt: its text, if text was given.  inputs: one per output, in order of index.
-    eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.
-    arrival_time: Unix time, seconds.
-    """
-
-    request_id: str
-    client_id: str
-    prompt: str | None
-    prompt_token_ids: list[int]
-    sampling: SamplingParams
-    inputs: tuple[EngineInput, ...]
-    eos_ids: frozenset[int]
-    arrival_time: float
 
 
 class InputProcessor:
@@ -59,9 +42,10 @@ class InputProcessor:
     logits_processors: the active ones by name; each may refuse a request.
     participants: names of the active ones.  numbers: for the ids of requests, where several
     processors feed one engine.  Arguments in `SamplingParams.extra_args` must
-    be for one of these names.
+    be for one of these names.  io_processors: the active ones by name.  chat_template: in place
+    of the model's.  able: what the engine can be asked for.
 
-    limit: how much text can fit.
+    limit: how much text can fit.  reader: what the IO processors make of a request.
     """
 
     def __init__(
@@ -70,16 +54,27 @@ class InputProcessor:
         *,
         vocab_size: int,
         max_model_len: int,
+        io_processors: Mapping[str, IOProcessor],
+        chat_template: str | None = None,
         eos_ids: Iterable[int] = (),
         seed: int = 0,
         logits_processors: Mapping[str, LogitsProcessor] | None = None,
         participants: Iterable[str] = (),
         numbers: Iterator[int] | None = None,
+        able: Ability = GENERATES,
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._max_model_len = max_model_len
+        self._able = able
         self.limit = ContextLimit(tokenizer, max_model_len)
+        self.reader = RequestReader(
+            io_processors,
+            tokenizer,
+            limit=self.limit,
+            max_tokens=max_model_len,
+            chat_template=chat_template,
+        )
         self._eos_ids = frozenset(eos_ids)
         self._seed = seed & _UINT64
         self._processors = dict(logits_processors or {})
@@ -89,44 +84,108 @@ class InputProcessor:
     def process(
         self, prompt: object, sampling: object, options: RequestOptions = PLAIN
     ) -> PreparedRequest:
-        """Raises InputError or UnsupportedError, with the reason, and has then no effect."""
-        arrival = time.time()
+        """A prompt to be continued, read by the processor "text".
+
+        Raises InputError or UnsupportedError, with the reason, and has then no effect.
+        """
         if not isinstance(sampling, SamplingParams):
             raise _bad("sampling_params", "SamplingParams", sampling)
-        self._check_sampling(sampling)
-        parsed = parse_prompt(prompt)
-        ids = self._ids(parsed, sampling)
-        extras = self._encode_extras(sampling)
-        bad_words = self._bad_words(sampling)
-        total = self._max_total(len(ids), sampling)
-        # Nothing can be wrong any more: a number that is taken is used.
-        number = next(self._numbers)
+        _, [request, *more] = self.ask(TEXT, prompt, sampling, options)
+        if more:
+            raise InputError(
+                "one prompt was expected",
+                parameter="prompt",
+                found=f"{1 + len(more)} of them",
+                mend="read several prompts with `ask`",
+            )
+        return request
+
+    def ask(
+        self,
+        name: str,
+        request: object,
+        params: object,
+        options: RequestOptions = PLAIN,
+        *,
+        kind: OutputKind | None = None,
+    ) -> tuple[Reading, list[PreparedRequest]]:
+        """What the IO processor `name` reads of a request, and the requests that follow from it.
+
+        kind: of the outputs, whatever the parameters say.  Raises InputError or UnsupportedError,
+        with the reason, and has then no effect.
+        """
+        arrival = time.time()
+        reading = self.reader.read(name, request, self._checked(params))
+        asked = self._checked(params if reading.params is None else reading.params)
+        if kind is not None and isinstance(asked, SamplingParams) and asked.output_kind is not kind:
+            asked = asked.replace(output_kind=kind)
+        # All are looked at before one takes a number.
+        make = self._pooled if isinstance(asked, PoolingParams) else self._sampled
+        drafts = [make(prompt, asked) for prompt in reading.prompts]
+        return reading, [
+            self._prepared(draft, prompt, options, arrival)
+            for prompt, draft in zip(reading.prompts, drafts, strict=True)
+        ]
+
+    def _sampled(self, prompt: EnginePrompt, params: Any) -> Draft:
+        ids = self._fitting(prompt.ids)
+        return Draft(
+            sampling=params,
+            max_total=self._max_total(len(ids), params),
+            stop_ids=self._stop_ids(params),
+            bad_words=self._bad_words(params),
+            extras=self._encode_extras(params),
+        )
+
+    def _pooled(self, prompt: EnginePrompt, params: Any) -> Draft:
+        ids = self._fitting(prompt.ids)
+        if len(ids) > self._max_model_len:
+            raise self.limit.too_long(f"{len(ids)} tokens", output=False)
+        return Draft(sampling=NOTHING_SAMPLED, pooling=params, max_total=len(ids))
+
+    def _prepared(
+        self, draft: Draft, prompt: EnginePrompt, options: RequestOptions, arrival: float
+    ) -> PreparedRequest:
+        """Nothing can be wrong any more: a number that is taken is used."""
+        number, sampling = next(self._numbers), draft.sampling
         first = EngineInput(
             request_id=str(number),
             client_id=str(number) if options.request_id is None else options.request_id,
-            tokens=np.asarray(ids, np.int32),
+            tokens=np.asarray(prompt.ids, np.int32),
             sampling=sampling,
+            pooling=draft.pooling,
             seed=self._request_seed(sampling, number),
-            max_total=total,
-            stop_ids=self._stop_ids(sampling),
-            bad_words=bad_words,
+            max_total=draft.max_total,
+            stop_ids=draft.stop_ids,
+            bad_words=draft.bad_words,
             tenant=options.tenant,
             priority=options.priority,
             deadline=options.deadline,
-            salt=parsed.salt,
+            salt=prompt.salt,
             trace_headers=options.trace_headers,
-            extras=extras,
+            extras=draft.extras,
         )
         return PreparedRequest(
             request_id=first.request_id,
             client_id=first.client_id,
-            prompt=parsed.text,
-            prompt_token_ids=ids,
+            prompt=prompt.text,
+            prompt_token_ids=prompt.ids,
             sampling=sampling,
             inputs=fan_out(first),
             eos_ids=frozenset() if sampling.ignore_eos else self._eos_ids,
             arrival_time=arrival,
         )
+
+    def _checked(self, params: object) -> Params:
+        """Parameters that this engine can serve."""
+        if isinstance(params, PoolingParams):
+            self._able.check_embedding(params)
+            return params
+        if not isinstance(params, SamplingParams):
+            raise _bad("params", "SamplingParams or PoolingParams", params)
+        self._able.check_generating()
+        self._check_sampling(params)
+        return params
 
     def _check_sampling(self, sampling: SamplingParams) -> None:
         sampling.check(self._vocab_size)
@@ -151,16 +210,8 @@ class InputProcessor:
             with blaming(processor, "validating a request"):
                 processor.validate(sampling)
 
-    def _ids(self, parsed: ParsedPrompt, sampling: SamplingParams) -> list[int]:
-        keep = sampling.truncate_prompt_tokens
-        ids = parsed.ids
-        if ids is None:
-            text = parsed.text or ""
-            if keep is None:
-                self.limit.check(text)
-            ids = self._tokenizer.encode(text)
-        if keep is not None:
-            ids = ids[-keep:]
+    def _fitting(self, ids: list[int]) -> list[int]:
+        """Raises InputError unless these are ids of the vocabulary."""
         if not ids:
             raise InputError(
                 "the prompt is empty",
@@ -223,30 +274,6 @@ class InputProcessor:
                     found=f"{shown(arguments):.80}",
                 ) from error
         return extras
-
-
-def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
-    """One input per output of a processed request.
-
-    Output 0 keeps the seed, so that n changes nothing for it; prompt log-probabilities are
-    computed once.
-    """
-    from framework.core.random import derive_seed
-
-    sampling = request.sampling
-    if sampling.n == 1:
-        return (request,)
-    spared: dict[str, Any] = {} if sampling.max_tokens == 0 else {"prompt_logprobs": None}
-    own, other = sampling.replace(n=1), sampling.replace(n=1, **spared)
-    return tuple(
-        replace(
-            request,
-            request_id=f"{request.request_id}.{index}",
-            sampling=own if index == 0 else other,
-            seed=request.seed if index == 0 else derive_seed(request.seed, index),
-        )
-        for index in range(sampling.n)
-    )
 
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:

@@ -8,24 +8,26 @@ from collections.abc import Generator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
-from framework.engine.arguments import conversations, per_prompt
+from framework.engine.arguments import conversations, per_prompt, refuse_adapter
 from framework.engine.build import build_engine
-from framework.engine.conversations import render_chat
 from framework.engine.defaults import default_sampling
 from framework.engine.interrupt import kept_interrupt
+from framework.engine.io import CHAT
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.progress import GenerationProgress
 from framework.engine.prompts import Prompt, split_prompts
 from framework.engine.request_options import RequestOptions
-from framework.errors import InputError, UnsupportedError
+from framework.errors import InputError
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
+    from framework.contracts.io_processor import Params, Task
     from framework.contracts.messages import EngineStats
     from framework.contracts.tokenizer import Tokenizer
-    from framework.engine.inputs import PreparedRequest
     from framework.engine.outputs import RequestOutput
+    from framework.engine.prepared import PreparedRequest
 
 Message = Mapping[str, Any]
 
@@ -53,7 +55,6 @@ class LLM:
         return llm
 
     def _start(self, resolved: Resolved) -> None:
-        self._template = resolved.config.model.template_text()
         self._lock = threading.RLock()
         self._engine = build_engine(resolved)
         self.config = self._engine.config
@@ -80,7 +81,7 @@ class LLM:
         engine does not raise: its outputs have finish_reason "error" and the sentence in
         stop_reason; the others go on.  Ctrl-C ends the requests of this call.
         """
-        _refuse_adapter(lora_request)
+        refuse_adapter(lora_request)
         items = split_prompts(prompts)
         with self._lock:
             requests = self._prepare(items, sampling_params, priority)
@@ -92,6 +93,7 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
         chat_template: str | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         add_generation_prompt: bool = True,
@@ -101,7 +103,7 @@ class LLM:
         lora_request: object | None = None,
     ) -> list[RequestOutput]:
         """Answer one conversation or several; see `generate` and `render_chat`."""
-        _refuse_adapter(lora_request)
+        refuse_adapter(lora_request)
         with self._lock:
             found = conversations(messages)
             params = self._per_prompt(sampling_params, len(found))
@@ -110,6 +112,7 @@ class LLM:
                     conversation,
                     limited=getattr(one, "truncate_prompt_tokens", None) is None,
                     tools=tools,
+                    documents=documents,
                     chat_template=chat_template,
                     chat_template_kwargs=chat_template_kwargs,
                     add_generation_prompt=add_generation_prompt,
@@ -144,13 +147,32 @@ class LLM:
         """A conversation as a prompt: its token ids and, to show, its text.
 
         limited: refuse, before it is tokenized, a text that cannot fit the context; False for
-        one that is to be cut.  options: tools, chat_template (default: the one given to LLM,
-        else the model's), chat_template_kwargs, add_generation_prompt, continue_final_message.
+        one that is to be cut.  options: tools, documents, chat_template (default: the one given to
+        LLM, else the model's), chat_template_kwargs, add_generation_prompt,
+        continue_final_message.  The IO processor "chat" does it.
         Raises InputError for a bad conversation, a template that fails, or a model without one.
         """
         with self._lock:
-            limit = self._engine.inputs.limit if limited else None
-            return render_chat(self._engine.tokenizer, messages, self._template, limit, **options)
+            request = {"messages": messages, **options}
+            reader = self._engine.inputs.reader
+            reading = reader.read(CHAT, request, SamplingParams(), limited=limited)
+            return reading.prompts[0].as_mapping()
+
+    def ask(
+        self, name: str, request: object, params: Params | None = None, *, priority: int = 0
+    ) -> Any:
+        """What the IO processor `name` answers to a request; it says what a request is.
+
+        params: None: the usual ones of its task.  Raises as `generate` does.
+        """
+        with self._lock:
+            inputs, options = self._engine.inputs, RequestOptions(priority=priority)
+            if params is None:
+                params = self._usual_params(inputs.reader.task(name))
+            kind = OutputKind.FINAL_ONLY
+            reading, requests = inputs.ask(name, request, params, options, kind=kind)
+            outputs = self._run(requests, show=False)
+            return inputs.reader.answer(name, request, reading, outputs)
 
     def get_tokenizer(self) -> Tokenizer:
         """The tokenizer; its `unwrap()` is the library's own object."""
@@ -196,6 +218,9 @@ class LLM:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _usual_params(self, task: Task) -> Params:
+        return PoolingParams() if task == "embed" else self.get_default_sampling_params()
 
     def _per_prompt(self, sampling_params: object, count: int) -> Sequence[Any]:
         if sampling_params is None:
@@ -263,12 +288,3 @@ class LLM:
         finally:
             with self._lock:
                 client.drop([request.request_id])
-
-
-def _refuse_adapter(lora_request: object) -> None:
-    if lora_request is not None:
-        raise UnsupportedError(
-            "adapters are not supported by this release",
-            expected="lora_request=None",
-            found=repr(lora_request),
-        )

@@ -59,6 +59,7 @@ class LLMOptions(TypedDict, total=False):
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]
     scheduler_participants: Sequence[str]
+    io_processors: Sequence[str]
     stat_loggers: Sequence[str]
     tool_parser: str | None
     reasoning_parser: str | None

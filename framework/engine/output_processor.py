@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from framework.contracts.messages import EngineOutputs, PromptPart
     from framework.contracts.step import Logprobs
     from framework.contracts.tokenizer import Tokenizer
-    from framework.engine.inputs import PreparedRequest
+    from framework.engine.prepared import PreparedRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from framework.engine.outputs import (
 if TYPE_CHECKING:
     from framework.contracts.messages import Finished
     from framework.contracts.tokenizer import Tokenizer
-    from framework.engine.inputs import PreparedRequest
+    from framework.engine.prepared import PreparedRequest
 
 
 @dataclass(slots=True, kw_only=True)

@@ -4,10 +4,35 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Coroutine, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from framework.errors import FrameworkError
 
 if TYPE_CHECKING:
     from framework.engine.outputs import RequestOutput
+
+
+T = TypeVar("T")
+
+
+async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results of all; the first error of one ends the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one) for one in work]
+    except* FrameworkError as errors:
+        raise first_error(errors) from None
+    return [task.result() for task in tasks]
+
+
+def first_error(errors: BaseExceptionGroup[FrameworkError]) -> FrameworkError:
+    """The first error of a group, however deep it lies."""
+    found: BaseException = errors
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    assert isinstance(found, FrameworkError)
+    return found
 
 
 class Streams:

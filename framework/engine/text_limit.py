@@ -43,12 +43,13 @@ class ContextLimit:
             least = size // self._longest_token
             raise self.too_long(f"{size} characters, at least {least} tokens")
 
-    def too_long(self, found: str) -> TooLongError:
-        """The error for a prompt of that size."""
+    def too_long(self, found: str, *, output: bool = True) -> TooLongError:
+        """The error for a prompt of that size.  output: it was to be continued."""
+        what, part = ("prompt and one output token", "end") if output else ("a prompt", "beginning")
         return TooLongError(
             "the prompt is too long",
             parameter="prompt",
-            expected=f"prompt and one output token within max_model_len={self._max_model_len}",
+            expected=f"{what} within max_model_len={self._max_model_len}",
             found=found,
-            mend="shorten the prompt, or set truncate_prompt_tokens to keep only its end",
+            mend=f"shorten the prompt, or set truncate_prompt_tokens to keep only its {part}",
         )

@@ -165,7 +165,7 @@ KINDS: tuple[Kind, ...] = (
     _row("lora", None, {E, W}, ONE),
     _row("logits_processor", "logits_processor:LogitsProcessor", {F, W}, MANY, DENIED, stable=True),
     _row("media_processor", None, {F, W}, MANY, optional={W}),
-    _row("io_processor", None, {F}, MANY, DENIED),
+    _row("io_processor", "io_processor:IOProcessor", {F}, MANY, DENIED),
     _row("front_end", "front_end:FrontEnd", {F}, ONE),
     _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED),
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE, stable=True),

@@ -174,7 +174,7 @@ def test_a_conversation_that_cannot_fit_is_refused_before_it_is_tokenized(llm, m
 
 @pytest.mark.parametrize(
     "messages",
-    [None, "hi", [], [[]], ["hi"], [None], {"role": "user"}, [{"role": "user"}], [[{}], [5]]],
+    [None, "hi", [], [[]], ["hi"], [None], {"role": "user"}, [{"role": 5}], [[{}], [5]]],
 )
 def test_a_bad_conversation_is_one_error(llm, messages):
     with pytest.raises(InputError) as caught:

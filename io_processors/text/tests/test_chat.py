@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from framework.contracts.io_processor import Place
 from framework.contracts.model_source import ModelFiles
+from framework.contracts.sampling import SamplingParams
 from framework.errors import InputError, ModelError
+from framework.io.chat import ChatProcessor
+from framework.io.messages import MALFORMED
 from framework_text.chat import render
 from framework_text.template_process import TemplateProcess
 from framework_text.text_tokenizer import TextTokenizer
@@ -27,12 +32,17 @@ ECHO = (
 
 @pytest.fixture
 def say(smollm: TextTokenizer) -> Callable[..., str]:
-    def render(messages: Any, **settings: Any) -> str:
-        settings = {"chat_template": ECHO} | settings
-        ids = smollm.render_chat(messages, **settings)
-        return smollm.decode(ids, skip_special_tokens=False)
+    return lambda messages, **settings: read(
+        smollm, {"messages": messages, "chat_template": ECHO, **settings}
+    )
 
-    return render
+
+def read(tokenizer: TextTokenizer, request: Any) -> str:
+    """The text that the IO processor "chat" makes of a request."""
+    place = Place(tokenizer=tokenizer, params=SamplingParams(), max_tokens=8192)
+    [prompt] = ChatProcessor().read(request, place).prompts
+    assert prompt.text == tokenizer.decode(prompt.ids, skip_special_tokens=False)
+    return prompt.text
 
 
 def user(content: Any) -> dict[str, Any]:
@@ -67,9 +77,7 @@ def test_every_role_takes_every_shape_of_content(
 ) -> None:
     shown = "system" if role == "developer" else role
     assert say([{"role": role, **content}]) == f"[{shown}|{text}]>"
-    assert f"{shown}\n{text}<|im_end|>" in smollm.decode(
-        smollm.render_chat([{"role": role, **content}]), skip_special_tokens=False
-    )
+    assert f"{shown}\n{text}<|im_end|>" in read(smollm, {"messages": [{"role": role, **content}]})
 
 
 def test_a_template_that_knows_developers_sees_them(say: Callable[..., str]) -> None:
@@ -89,6 +97,35 @@ def test_tool_calls_empty_ones_vanish_and_arguments_become_objects(say: Callable
     assert say([message]) == "[assistant||f:{}]>"
 
 
+@pytest.mark.parametrize(
+    "text", ["{", "[1]", "3", "no", '{"x": 1', "[" * 100_000, '{"x": "\\ud800"}']
+)
+def test_a_slip_of_the_model_in_the_history_does_not_end_a_conversation(
+    say: Callable[..., str], smollm: TextTokenizer, text: str
+) -> None:
+    """Clients send back what the model wrote; it sees its own words, and what came of them."""
+    call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": text}}
+    messages = [
+        user("a"),
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "1", "content": "arguments are no JSON"},
+    ]
+    said = say(messages)
+    start, end = said.index("f:") + 2, said.index("][tool")
+    assert json.loads(said[start:end]) == {MALFORMED: text}
+    assert "arguments are no JSON" in read(smollm, {"messages": messages})
+
+
+def test_documents_reach_the_template(say: Callable[..., str]) -> None:
+    template = "{% for d in documents or [] %}<{{ d.title }}>{% endfor %}{{ mood }}"
+    documents = [{"title": "A"}, {"title": "B"}]
+    kwargs = {"mood": "glad"}
+    given = {"chat_template": template, "chat_template_kwargs": kwargs}
+    assert say([user("a")], documents=documents, **given) == "<A><B>glad"
+    assert say([user("a")], documents=[], **given) == "glad"
+    assert kwargs == {"mood": "glad"}
+
+
 def test_tools_and_variables_reach_the_template(say: Callable[..., str]) -> None:
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
     assert say([user("a")], tools=[tool]) == "[user|a]T1>"
@@ -101,8 +138,8 @@ def test_the_final_message_can_be_continued(smollm: TextTokenizer) -> None:
     messages = [user("Count"), {"role": "assistant", "content": "1, 2,"}]
     ids = smollm.render_chat(messages, add_generation_prompt=False, continue_final_message=True)
     assert smollm.decode(ids, skip_special_tokens=False).endswith("assistant\n1, 2,")
-    with pytest.raises(InputError, match="continued") as caught:
-        smollm.render_chat(messages, continue_final_message=True)
+    with pytest.raises(InputError, match="exclude each other") as caught:
+        read(smollm, {"messages": messages, "continue_final_message": True})
     assert caught.value.parameter == "continue_final_message"
 
 
@@ -138,9 +175,8 @@ def test_the_final_message_can_be_continued(smollm: TextTokenizer) -> None:
         [{"role": "assistant", "tool_calls": "x"}],
         [{"role": "assistant", "tool_calls": [3]}],
         [{"role": "assistant", "tool_calls": [{"function": None}]}],
-        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{"}}]}],
-        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}],
-        [{"role": "assistant", "tool_calls": [{"function": {"arguments": "[" * 100_000}}]}],
+        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}],
+        [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "\0"}}]}],
     ],
 )
 def test_a_bad_conversation_is_the_callers_error(say: Callable[..., str], messages: Any) -> None:
@@ -161,6 +197,11 @@ def test_a_bad_conversation_is_the_callers_error(say: Callable[..., str], messag
         ({"chat_template": 3}, "chat_template"),
         ({"tools": "x"}, "tools"),
         ({"tools": [1]}, "tools"),
+        ({"documents": [1]}, "documents"),
+        ({"add_generation_prompt": 1}, "add_generation_prompt"),
+        ({"continue_final_message": "yes"}, "continue_final_message"),
+        ({"cache_salt": ""}, "cache_salt"),
+        ({"tool": []}, "request"),
         ({"chat_template_kwargs": {"tokenize": True}}, "chat_template_kwargs"),
         ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs"),
         ({"chat_template_kwargs": [1]}, "chat_template_kwargs"),

@@ -72,14 +72,13 @@ class ChatFields(Fields):
     def rendering(self) -> dict[str, Any]:
         """Options of `Service.render_chat`."""
         extra = dict(self.chat_template_kwargs or {})
-        if self.documents:
-            extra["documents"] = self.documents
         if self.reasoning_effort:
             extra["reasoning_effort"] = self.reasoning_effort
         goes_on = bool(self.continue_final_message)
         generation = self.add_generation_prompt
         return {
             "tools": self.tools or None,
+            "documents": self.documents or None,
             "chat_template": self.chat_template,
             "chat_template_kwargs": extra or None,
             "add_generation_prompt": not goes_on if generation is None else generation,

@@ -2,7 +2,8 @@
 
 Templates are written for content that is a string.  Clients send null, nothing, or a list of
 parts (the OpenAI API allows all three); `tool_calls: []`; and arguments of calls as JSON text
-where templates expect an object.  Each of these would end in an error of Jinja.
+where templates expect an object.  Each of these would end in an error of Jinja.  Arguments that
+are no JSON object become one with the key `MALFORMED`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framework.errors import InputError
+
+MALFORMED = "malformed_arguments"
+"""Key under which a template sees arguments of a call that are no JSON object."""
 
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 
@@ -28,15 +32,17 @@ def normalise_messages(messages: Any, template: str) -> list[dict[str, Any]]:
     return [_message(item, index, template) for index, item in enumerate(messages)]
 
 
-def normalise_tools(tools: Any) -> list[dict[str, Any]] | None:
-    """A list of objects, or None when there are none."""
-    if tools is None:
+def normalise_objects(values: Any, parameter: str) -> list[dict[str, Any]] | None:
+    """A list of objects (tools, documents), or None when there are none."""
+    if values is None:
         return None
-    if not _is_list(tools) or not all(isinstance(tool, Mapping) for tool in tools):
+    if not _is_list(values) or not all(isinstance(value, Mapping) for value in values):
         raise InputError(
-            "tools must be a list of objects", parameter="tools", found=type(tools).__name__
+            f"{parameter} must be a list of objects",
+            parameter=parameter,
+            found=type(values).__name__,
         )
-    return [dict(tool) for tool in tools] or None
+    return [dict(value) for value in values] or None
 
 
 def _is_list(value: Any) -> bool:
@@ -114,15 +120,28 @@ def _tool_call(call: Mapping[str, Any], where: str) -> dict[str, Any]:
         raise _error(f"{where}.function must be an object", found=type(function).__name__)
     arguments = function.get("arguments")
     if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError) as error:
-            raise _error(f"{where}.function.arguments is not JSON", found=str(error)) from None
+        _refuse_nul(arguments, f"{where}.function.arguments")
+        arguments = _parsed(arguments)
     if arguments is not None and not isinstance(arguments, Mapping):
         raise _error(
-            f"{where}.function.arguments must be an object", found=type(arguments).__name__
+            f"{where}.function.arguments must be an object or text", found=type(arguments).__name__
         )
     return {**call, "function": {**function, "arguments": dict(arguments or {})}}
+
+
+def _parsed(text: str) -> Mapping[str, Any]:
+    """An object for what a model wrote as the arguments of a call.
+
+    A client sends back what it was given, in every request to come: were a bad text refused, one
+    slip of the model would end the conversation.  So the model is shown what it wrote.
+    """
+    try:
+        found = json.loads(text) if text.strip() else {}
+        # An escape may stand for half a character, which no template could write out.
+        json.dumps(found, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        found = None
+    return found if isinstance(found, dict) else {MALFORMED: text}
 
 
 def _refuse_nul(text: str, where: str) -> None:

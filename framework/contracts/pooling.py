@@ -1,0 +1,62 @@
+"""`PoolingParams`: what a request asks that is pooled into one vector instead of continued."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import msgspec
+
+from framework.errors import InputError
+from framework.shown import shown
+
+Pooling = Literal["mean", "last", "cls"]
+"""mean: of all tokens.  last, cls: the last and the first token's state alone."""
+
+POOLINGS: tuple[str, ...] = get_args(Pooling)
+_INT32 = 2**31
+
+
+class PoolingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Parameters of one request for a vector.  Invalid values raise `InputError` that names the
+    field.
+
+    pooling: a `Pooling`.  normalize: scale the vector to length 1.  None: as the model says.
+    dimensions: keep so many of the first numbers, before the vector is scaled; of use with models
+        that were trained for it.  None: all.
+    truncate_prompt_tokens: keep this many of the prompt's first tokens, those among them that the
+        tokenizer puts around a text; -1: as many as the model takes.  None: a longer prompt is
+        refused.
+    """
+
+    pooling: str | None = None
+    normalize: bool | None = None
+    dimensions: int | None = None
+    truncate_prompt_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.pooling is not None and self.pooling not in POOLINGS:
+            raise _bad("pooling", f"one of {', '.join(POOLINGS)}, or None", self.pooling)
+        if self.normalize is not None and not isinstance(self.normalize, bool):
+            raise _bad("normalize", "True, False or None", self.normalize)
+        if not _is_count(self.dimensions):
+            raise _bad("dimensions", "an integer >= 1, or None", self.dimensions)
+        if self.truncate_prompt_tokens != -1 and not _is_count(self.truncate_prompt_tokens):
+            found = self.truncate_prompt_tokens
+            raise _bad("truncate_prompt_tokens", "an integer >= 1, -1 or None", found)
+
+    def check(self, embedding_size: int) -> None:
+        """Raise InputError for more numbers than the model's vectors have."""
+        if self.dimensions is not None and self.dimensions > embedding_size:
+            raise _bad("dimensions", f"at most {embedding_size}", self.dimensions)
+
+
+def _is_count(value: object) -> bool:
+    if value is None:
+        return True
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _INT32
+
+
+def _bad(name: str, expected: str, found: object) -> InputError:
+    return InputError(
+        f"{name} is invalid", parameter=name, expected=expected, found=f"{shown(found):.80}"
+    )

@@ -1,0 +1,117 @@
+"""The IO processors of an engine, with the tokenizer of one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from framework.contracts.io_processor import EnginePrompt, Place, Reading
+from framework.contracts.pooling import PoolingParams
+from framework.contracts.sampling import SamplingParams
+from framework.errors import PluginError
+from framework.plugins.blame import blaming, expect, unfit
+from framework.plugins.near import did_you_mean
+
+if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
+    from framework.contracts.io_processor import IOProcessor, Params, Task
+    from framework.contracts.tokenizer import TextLimit, Tokenizer
+    from framework.engine.outputs import RequestOutput
+    from framework.plugins.registry import PluginRegistry
+
+TEXT, CHAT, EMBEDDING = "text", "chat", "embedding"
+"""Names under which the engine's own methods find their processors."""
+
+
+def create_io_processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, IOProcessor]:
+    """Instances of the active IO processors, by name."""
+    made = registry.create_activated("io_processor", config.plugin.io_processors)
+    return {record.name: cast("IOProcessor", instance) for record, instance in made}
+
+
+class RequestReader:
+    """processors: by name, shared with other threads.  chat_template: the operator's, or None.
+    limit: how much text can fit.  max_tokens: of a prompt, at most."""
+
+    def __init__(
+        self,
+        processors: Mapping[str, IOProcessor],
+        tokenizer: Tokenizer,
+        *,
+        limit: TextLimit,
+        max_tokens: int,
+        chat_template: str | None = None,
+    ) -> None:
+        self._processors = processors
+        self._tokenizer = tokenizer
+        self._limit = limit
+        self._max_tokens = max_tokens
+        self._template = chat_template
+
+    def task(self, name: str) -> Task:
+        """What the processor asks of the engine, unless its readings say something else."""
+        return find_processor(self._processors, name).task
+
+    def read(
+        self, name: str, request: object, params: Params, *, limited: bool | None = None
+    ) -> Reading:
+        """What the processor `name` makes of a request.
+
+        limited: refuse, before it is tokenized, a text that cannot fit; None: unless `params`
+        says that it will be cut.  Raises InputError for a bad request, PluginError for an unknown
+        or a failing processor.
+        """
+        processor = find_processor(self._processors, name)
+        if limited is None:
+            limited = params.truncate_prompt_tokens is None
+        place = Place(
+            tokenizer=self._tokenizer,
+            params=params,
+            max_tokens=self._max_tokens,
+            limit=self._limit if limited else None,
+            chat_template=self._template,
+        )
+        with blaming(processor, "reading a request"):
+            reading = expect(processor, "read", processor.read(request, place), Reading)
+            flaw = _flaw(reading)
+        if flaw is not None:
+            raise unfit(processor, "read a request wrongly", "prompts of token ids", flaw)
+        return reading
+
+    def answer(
+        self, name: str, request: object, reading: Reading, outputs: Sequence[RequestOutput]
+    ) -> Any:
+        """What the processor `name` answers to a request."""
+        processor = find_processor(self._processors, name)
+        with blaming(processor, "answering a request"):
+            return processor.answer(request, reading, outputs)
+
+
+def find_processor(processors: Mapping[str, IOProcessor], name: str) -> IOProcessor:
+    """The active processor of that name; PluginError for an unknown one."""
+    found = processors.get(name)
+    if found is None:
+        raise PluginError(
+            f"no IO processor {name!r} is active{did_you_mean(name, processors)}",
+            plugin=f"io_processor:{name}",
+            expected=f"one of {', '.join(sorted(processors)) or 'none'}",
+            mend="activate it, for instance LLM(io_processors=[NAME])",
+        )
+    return found
+
+
+def _flaw(reading: Reading) -> str | None:
+    """What cannot be in a reading, or None."""
+    if not isinstance(reading.prompts, tuple) or not reading.prompts:
+        return f"prompts that are {type(reading.prompts).__name__}, or none"
+    for prompt in reading.prompts:
+        if not isinstance(prompt, EnginePrompt):
+            return f"a prompt that is {type(prompt).__name__}"
+        ids: object = prompt.ids
+        if not isinstance(ids, list) or set(map(type, ids)) - {int} or min(ids, default=0) < 0:
+            return "ids that are no list of integers >= 0"
+        if any(not isinstance(text, str | None) for text in (prompt.text, prompt.salt)):
+            return "a text or a salt that is no string"
+    if not isinstance(reading.params, SamplingParams | PoolingParams | None):
+        return f"params that are {type(reading.params).__name__}"
+    return None

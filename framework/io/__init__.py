@@ -1,0 +1,1 @@
+"""The IO processors that come with the core: text, conversations, texts to be embedded."""

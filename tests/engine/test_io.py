@@ -1,0 +1,152 @@
+"""IO processors: what is asked becomes prompts in one place, and outputs become answers."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import ClassVar
+
+import pytest
+
+from framework import LLM, SamplingParams
+from framework.contracts.io_processor import EnginePrompt, IOProcessor, Place, Reading
+from framework.engine.async_engine import AsyncEngine
+from framework.errors import InputError, PluginError
+from framework.io.chat import ChatProcessor
+from framework.testing.byte_tokenizer import ByteTokenizer
+from framework.testing.fake_model import MODEL, fake_plugins
+
+GREEDY = SamplingParams(max_tokens=8)
+MESSAGES = [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+
+
+class Words(IOProcessor):
+    """Several prompts from one request, and one answer from their outputs."""
+
+    def read(self, request, place):
+        if not isinstance(request, str):
+            raise InputError("words are a string", parameter="request", found=request)
+        prompts = (EnginePrompt(ids=place.tokenizer.encode(word)) for word in request.split())
+        return Reading(prompts=tuple(prompts), params=SamplingParams(max_tokens=3))
+
+    def answer(self, request, reading, outputs):
+        assert len(reading.prompts) == len(outputs)
+        return " ".join(output.outputs[0].text for output in outputs)
+
+
+class Faulty(Words):
+    """Fails as a plugin should not."""
+
+    def read(self, request, place):
+        if request == "raise":
+            raise KeyError("no such thing")
+        return {"none": None, "empty": Reading(prompts=()), "ids": _reading([-1])}[request]
+
+
+class Threads(ChatProcessor):
+    """Notes which thread used which tokenizer."""
+
+    seen: ClassVar[list[tuple[int, int]]] = []
+    meeting = threading.Barrier(2, timeout=60)
+
+    def read(self, request, place):
+        self.seen.append((threading.get_ident(), id(place.tokenizer)))
+        if request.get("cache_salt") == "meet":
+            self.meeting.wait()  # both threads are inside at one time
+        return super().read(request, place)
+
+
+def _reading(ids):
+    return Reading(prompts=(EnginePrompt(ids=ids),))
+
+
+def options(**more):
+    classes = {"words": Words, "faulty": Faulty, "threads": Threads}
+    own = {f"io_processor:{name}": f"{__name__}:{cls.__name__}" for name, cls in classes.items()}
+    plugins = {**fake_plugins(), **own}
+    return {"plugins": plugins, "executor": "echo", "io_processors": list(classes), **more}
+
+
+@pytest.fixture(scope="module")
+def llm():
+    with LLM(MODEL, **options()) as made:
+        yield made
+
+
+def test_one_request_may_become_several_prompts_and_one_answer(llm):
+    assert llm.ask("words", "abcd efg h") == "abc efg h"
+    llm.check_integrity()
+
+
+def test_text_and_chat_answer_what_generate_and_chat_do(llm):
+    assert llm.ask("text", "hello", GREEDY).outputs == llm.generate("hello", GREEDY)[0].outputs
+    asked = llm.ask("chat", {"messages": MESSAGES}, GREEDY)
+    answered = llm.chat(MESSAGES, GREEDY)[0]
+    assert asked.prompt_token_ids == answered.prompt_token_ids
+    assert asked.outputs == answered.outputs
+    rendered = llm.render_chat(MESSAGES)
+    assert (rendered["prompt"], rendered["prompt_token_ids"]) == (
+        asked.prompt,
+        asked.prompt_token_ids,
+    )
+
+
+def test_a_conversation_may_be_cut_and_salted(llm):
+    cut = llm.ask("chat", {"messages": MESSAGES}, GREEDY.replace(truncate_prompt_tokens=3))
+    assert cut.prompt_token_ids == llm.render_chat(MESSAGES)["prompt_token_ids"][-3:]
+    place = Place(tokenizer=ByteTokenizer(), params=GREEDY, max_tokens=100)
+    read = ChatProcessor().read({"messages": MESSAGES, "cache_salt": "a"}, place)
+    assert read.prompts[0].as_mapping()["cache_salt"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "words"),
+    [
+        ("words", 5, "words are a string"),
+        ("text", {"promt": "a"}, "did you mean"),
+        ("chat", [], "a mapping with some of messages"),
+        ("chat", {"mesages": []}, "did you mean 'messages'"),
+        ("chat", {}, "messages must be a list"),
+    ],
+)
+def test_a_bad_request_is_the_callers_error(llm, name, request_, words):
+    with pytest.raises(InputError, match=words):
+        llm.ask(name, request_)
+    assert llm.ask("words", "ok") == "ok"
+
+
+@pytest.mark.parametrize("request_", ["raise", "none", "empty", "ids"])
+def test_a_faulty_processor_is_named_and_harms_nobody_else(llm, request_):
+    with pytest.raises(PluginError, match="io_processor:faulty"):
+        llm.ask("faulty", request_)
+    assert llm.ask("words", "ok") == "ok"
+
+
+def test_an_unknown_processor_is_named_with_what_is_near(llm):
+    with pytest.raises(PluginError, match="did you mean 'words'"):
+        llm.ask("word", "a")
+
+
+def test_a_server_reads_in_threads_that_share_no_tokenizer_and_not_on_the_loop():
+    """Two conversations are read at one time, each by a thread with a tokenizer of its own."""
+    Threads.seen.clear()
+
+    async def main():
+        more = options(tokenizer_threads=2)
+        async with AsyncEngine(MODEL, in_process=True, **more) as engine:
+            request = {"messages": MESSAGES, "cache_salt": "meet"}
+            answers = await asyncio.gather(
+                *(engine.ask("threads", request, GREEDY) for _ in range(2))
+            )
+            words = await engine.ask("words", "abcd efg")
+            with pytest.raises(InputError):
+                await engine.ask("words", 5)
+            assert await engine.stats()
+        return answers, words
+
+    answers, words = asyncio.run(main())
+    assert words == "abc efg"
+    assert answers[0].outputs == answers[1].outputs
+    assert len({thread for thread, _ in Threads.seen}) == 2
+    assert len({tokenizer for _, tokenizer in Threads.seen}) == 2
+    assert threading.get_ident() not in {thread for thread, _ in Threads.seen}
