@@ -8,10 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from framework.contracts.pooling import PoolingParams
     from framework.contracts.sampling import OutputKind, SamplingParams
     from framework.engine.llm import LLM
     from framework.engine.outputs import (
         CompletionOutput,
+        EmbeddingOutput,
         Logprob,
         RequestMetrics,
         RequestOutput,
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
         InputError,
         ModelError,
         PluginError,
+        RequestError,
         UnsupportedError,
     )
 
@@ -32,6 +35,7 @@ __all__ = [
     "LLM",
     "CompletionOutput",
     "ConfigError",
+    "EmbeddingOutput",
     "EngineDeadError",
     "FrameworkError",
     "InputError",
@@ -39,6 +43,8 @@ __all__ = [
     "ModelError",
     "OutputKind",
     "PluginError",
+    "PoolingParams",
+    "RequestError",
     "RequestMetrics",
     "RequestOutput",
     "SamplingParams",
@@ -59,6 +65,8 @@ def __getattr__(name: str) -> Any:
         module = "framework.errors"
     elif name == "LLM":
         module = "framework.engine.llm"
+    elif name == "PoolingParams":
+        module = "framework.contracts.pooling"
     elif name in ("SamplingParams", "OutputKind"):
         module = "framework.contracts.sampling"
     else:

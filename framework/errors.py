@@ -101,6 +101,10 @@ class SelectionError(PluginError):
     """No candidate of a kind can serve a query, or the one that was named cannot."""
 
 
+class RequestError(FrameworkError):
+    """A request ended without what it was for: a fault in the engine, or somebody ended it."""
+
+
 class OverloadedError(FrameworkError):
     """The engine takes no more requests now.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 
 
@@ -14,6 +15,8 @@ class Asking(Protocol):
     @property
     def sampling(self) -> SamplingParams | None: ...
     @property
+    def pooling(self) -> PoolingParams | None: ...
+    @property
     def adapter(self) -> int | None: ...
     @property
     def payloads(self) -> Mapping[str, str]: ...
@@ -22,8 +25,12 @@ class Asking(Protocol):
 def needed_features(request: Asking) -> frozenset[str]:
     """Features that a runner must have declared to serve a request, beyond plain tokens."""
     sampling = request.sampling
-    needs = [("adapters", request.adapter is not None), ("payloads", bool(request.payloads))]
-    if sampling is not None:
+    needs = [
+        ("adapters", request.adapter is not None),
+        ("payloads", bool(request.payloads)),
+        ("pooling", request.pooling is not None),
+    ]
+    if sampling is not None and request.pooling is None:
         needs += [
             ("logprobs", sampling.logprobs is not None),
             ("prompt_logprobs", sampling.prompt_logprobs is not None),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
-from framework.contracts.step import I32, Logprobs, empty_i32
+from framework.contracts.step import F32, I32, Logprobs, empty_i32
 
 F64 = npt.NDArray[np.float64]
 FinishReason = Literal["stop", "length", "abort", "error"]
@@ -70,6 +70,14 @@ class PromptPart:
     row: int
     start: int
     logprobs: Logprobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pooled:
+    """The vector of the request of output row `row`, float32 [D]."""
+
+    row: int
+    vector: F32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +141,7 @@ class EngineOutputs:
     logprobs: Logprobs | None = None
     logprob_tokens: I32 = field(default_factory=empty_i32)
     prompt_logprobs: tuple[PromptPart, ...] = ()
+    pooled: tuple[Pooled, ...] = ()
     finished: tuple[Finished, ...] = ()
     cached: I32 = field(default_factory=empty_i32)
     waited: F64 = field(default_factory=empty_f64)

@@ -27,6 +27,7 @@ from framework.contracts.cache_plan import CacheLayoutName as CacheLayoutName
 from framework.contracts.cache_plan import CachePlan as CachePlan
 from framework.contracts.features import needed_features
 from framework.contracts.kv_cache_spec import KVCacheSpec
+from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 
 I32 = npt.NDArray[np.int32]
@@ -53,6 +54,9 @@ class RunnerInfo:
     for the cache.  vocab_size: width of the logits.  features: what plans may use; see
     `StepPlan.used`.  max_loop_depth: steps that may be in flight.  max_model_len: the
     longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
+    generates: it samples tokens.  embedding_size: numbers of a pooled vector, of a runner that
+    declares "pooling".  whole_prompts: a token may see later ones, so that all of a prompt must be
+    computed in one step, and nothing of it can be taken from the prefix cache.
     """
 
     layers: Mapping[str, KVCacheSpec]
@@ -66,6 +70,9 @@ class RunnerInfo:
     layout: CacheLayoutName = "page_outermost"
     control_ops: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+    generates: bool = True
+    embedding_size: int | None = None
+    whole_prompts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +84,8 @@ class AdmittedRequest:
     masked by the sampler while fewer than `sampling.min_tokens` outputs exist.
     bad_words: token sequences that must not be completed.  seed: resolved, uint64.
     prompt_logprobs_from: first prompt position whose log-probability is still missing.
+    pooling: what to make of the hidden states of the prompt, all of which are computed, in the
+    step that has the row in `rows_to_pool`; `sampling` is None then.
     adapter: load id of an adapter or None.  payloads: references to bulk data by name.
     encoder_tokens: states that an encoder leaves for cross attention.
     extras: per plugin, bytes that only its two halves understand.
@@ -93,6 +102,7 @@ class AdmittedRequest:
     bad_words: tuple[tuple[int, ...], ...] = ()
     prompt_logprobs_from: int = 1
     adapter: int | None = None
+    pooling: PoolingParams | None = None
     encoder_tokens: int = 0
     payloads: Mapping[str, str] = field(default_factory=dict)
     extras: Mapping[str, bytes] = field(default_factory=dict)
@@ -133,7 +143,8 @@ class StepPlan:
     draft_counts: int32 [R]; of `num_new`, the last draft_counts[r] tokens are drafts;
     draft_ids: int32 [sum]; draft_parents: tree structure or None for chains.
     drafts_wanted: how many drafts the runner may propose for the next step.
-    rows_to_pool: bool [R] or None.  attachments: bytes by plugin id.
+    rows_to_pool: bool [R], rows of pooled requests whose prompt ends with this step; None: no
+    row.  attachments: bytes by plugin id.
     features: what this plan makes use of, a subset of `RunnerInfo.features`; it holds
     `features_of(plan)`, the features of all fields whose value is not neutral.
     lockstep: a dummy step in which only collectives count.
@@ -250,6 +261,7 @@ class StepResult:
     drafts accepted.  draft_offsets, draft_ids: proposals for the next step (empty: none).
     logprobs: one entry per token in token_ids whose request asked, in that order:
     logprob_tokens: int32, indices into token_ids of the entries.
+    pooled: row -> float32 [D], the vector of each row to pool that has no error.
     errors: row -> sentence; that request ends with it, the others go on.
     invalid_pages: ids of pages whose content was lost.  timings: seconds by phase.
     """

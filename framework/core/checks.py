@@ -16,7 +16,7 @@ from framework.plugins.blame import shown
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
     from framework.contracts.messages import EngineInput
-    from framework.contracts.step import CachePlan
+    from framework.contracts.step import CachePlan, RunnerInfo
     from framework.core.config import CoreConfig
     from framework.core.queue import WaitingQueue
 
@@ -28,9 +28,7 @@ _WHOLE = (
 )
 
 
-def check_servable(
-    entry: EngineInput, max_model_len: int, vocab_size: int, features: frozenset[str]
-) -> None:
+def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> None:
     """Raises InputError if the request can never be served, or holds a value for which the
     arrays and the line of the core have no place."""
     _check_values(entry)
@@ -44,19 +42,26 @@ def check_servable(
             mend="shorten the prompt or lower max_tokens",
         )
     # One look at each: seen without a sign, a negative id is larger than any vocabulary.
-    if entry.tokens.view(np.uint32).max() >= vocab_size:
+    if entry.tokens.view(np.uint32).max() >= info.vocab_size:
         raise InputError(
             "the prompt holds token ids outside the vocabulary",
             parameter="prompt",
-            expected=f"ids in [0, {vocab_size})",
+            expected=f"ids in [0, {info.vocab_size})",
             found=f"from {entry.tokens.min()} to {entry.tokens.max()}",
         )
-    missing = needed_features(entry) - features
+    if entry.pooling is None and not info.generates:
+        raise InputError(
+            "the model runner samples no tokens",
+            parameter="sampling",
+            expected="a request with pooling parameters",
+            found="one to be continued",
+        )
+    missing = needed_features(entry) - info.features
     if missing:
         raise InputError(
             "the model runner does not serve what the request needs",
             parameter=min(missing),
-            expected=f"one of the declared features {sorted(features)}",
+            expected=f"one of the declared features {sorted(info.features)}",
             found=sorted(missing),
             mend="leave it out, or choose a runner that declares it",
         )
@@ -141,7 +146,8 @@ def check_whole_prompts(config: CoreConfig, max_model_len: int) -> None:
             "without chunked prefill a step must be able to hold the longest prompt",
             expected=f"max_num_batched_tokens >= max_model_len ({max_model_len})",
             found=config.max_num_batched_tokens,
-            mend="raise max_num_batched_tokens, lower max_model_len, or allow chunked prefill",
+            mend="raise max_num_batched_tokens or lower max_model_len; or allow chunked prefill, "
+            "where the model can be computed in parts",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.step import NOTHING_LATE
@@ -69,6 +70,8 @@ class EngineCore:
                 found=config.loop_depth,
                 mend="lower loop_depth",
             )
+        if info.whole_prompts:
+            config = replace(config, enable_chunked_prefill=False, enable_prefix_caching=False)
         managers = checked_managers(
             tuple(make() for make in BUILT_IN) if managers is None else managers
         )
@@ -77,8 +80,8 @@ class EngineCore:
         if not config.enable_chunked_prefill:
             check_whole_prompts(config, self.max_model_len)
         self.cache_plan = plan
+        self.info = info
         self.vocab_size = info.vocab_size
-        self._features = info.features
         self._depth = config.loop_depth
         kv = KVManager(plan, config, managers)
         hub = ParticipantHub(participants or {}, info.vocab_size, clock)
@@ -106,7 +109,7 @@ class EngineCore:
         ending = (end.request.id for end in state.ended)
         if entry.request_id in state.requests or entry.request_id in ending:
             raise InputError(f"request id {entry.request_id!r} is in use", parameter="request_id")
-        check_servable(entry, self.max_model_len, self.vocab_size, self._features)
+        check_servable(entry, self.max_model_len, self.info)
         check_room(state.queue, state.config, len(entry.tokens), self._clock)
         self._arrivals += 1
         now = self._clock()

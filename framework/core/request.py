@@ -84,8 +84,11 @@ class Request:
         """Most tokens that may be taken from the prefix cache.
 
         One token must always be computed, or there would be nothing to sample from; and
-        prompt positions whose log-probabilities are missing must be computed again.
+        prompt positions whose log-probabilities are missing must be computed again, as must
+        all whose hidden states are pooled.
         """
+        if self.input.pooling is not None:
+            return 0
         limit = len(self.tokens) - 1
         if self.wants_prompt_logprobs and self.prompt_logprobs_done < self.num_prompt:
             # The log-probability of position p comes from the logits at p - 1.
@@ -101,7 +104,13 @@ class Request:
     def num_computable(self) -> int:
         """Tokens that a fresh start would compute: all known, but never the last one that the
         limit allows, unless it is the only one."""
-        return min(len(self.tokens), max(self.input.max_total - 1, 1))
+        return min(len(self.tokens), self.cap)
+
+    @property
+    def cap(self) -> int:
+        """Tokens that are ever computed: the last sampled one never is."""
+        most = self.input.max_total
+        return most if self.input.pooling is not None else max(most - 1, 1)
 
     def admitted(self, generation: int) -> AdmittedRequest:
         """The request as the runner gets it, whole."""
@@ -112,7 +121,8 @@ class Request:
             request_id=entry.request_id,
             tokens=self.tokens,
             num_prompt=self.num_prompt,
-            sampling=entry.sampling,
+            sampling=entry.sampling if entry.pooling is None else None,
+            pooling=entry.pooling,
             seed=entry.seed,
             stop_ids=entry.stop_ids,
             bad_words=entry.bad_words,

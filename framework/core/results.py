@@ -91,6 +91,12 @@ def _flaw_of_extras(plan: StepPlan, result: StepResult, num_pages: int) -> str |
     named = [*result.errors, *(part.row for part in result.prompt_logprobs)]
     if any(row not in range(plan.num_rows) for row in named):
         return f"errors or prompt log-probabilities of rows {named[:8]}"
+    to_pool = () if plan.rows_to_pool is None else np.flatnonzero(plan.rows_to_pool).tolist()
+    if set(result.pooled) - set(to_pool) or set(to_pool) - set(result.pooled) - set(result.errors):
+        return f"vectors of rows {sorted(result.pooled)[:8]}, where {to_pool[:8]} were to be pooled"
+    for vector in result.pooled.values():
+        if not isinstance(vector, np.ndarray) or vector.dtype != np.float32 or vector.ndim != 1:
+            return f"{shown(vector)} for a vector of float32"
     if not _in_range(result.invalid_pages, 1, num_pages):
         return f"pages {shown(result.invalid_pages)} as lost, which do not exist"
     if len(result.draft_ids):

@@ -28,7 +28,8 @@ class SlotTable:
     length: ids present.  known: ids present or sure to come from steps in flight.
     planned: tokens whose computation was planned.  confirmed: computed for certain.
     limit: prompt and output tokens at most.  cap: tokens that are ever computed (the last
-    sampled one never is).  in_flight: steps in flight.  attended: a participant looks on.
+    sampled one never is).  pooled: a vector is made of all of them.
+    in_flight: steps in flight.  attended: a participant looks on.
     """
 
     def __init__(self, num_slots: int, max_len: int) -> None:
@@ -41,6 +42,7 @@ class SlotTable:
         self.confirmed = np.zeros(num_slots, np.int64)
         self.limit = np.zeros(num_slots, np.int64)
         self.cap = np.zeros(num_slots, np.int64)
+        self.pooled = np.zeros(num_slots, np.bool_)
         self.min_length = np.zeros(num_slots, np.int64)
         self.in_flight = np.zeros(num_slots, np.int64)
         self.attended = np.zeros(num_slots, np.bool_)
@@ -71,7 +73,8 @@ class SlotTable:
         self.planned[slot] = self.confirmed[slot] = computed
         entry = request.input
         self.limit[slot] = entry.max_total
-        self.cap[slot] = max(entry.max_total - 1, 1)
+        self.cap[slot] = request.cap
+        self.pooled[slot] = entry.pooling is not None
         # A stop id counts once this many tokens exist before it.
         self.min_length[slot] = request.num_prompt + entry.sampling.min_tokens
         self.in_flight[slot] = 0

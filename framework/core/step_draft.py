@@ -75,6 +75,7 @@ class StepDraft:
         computed, known = table.planned[slots], table.known[slots]
         ends = computed + new
         wants = (ends >= known) & (known < table.limit[slots])
+        pool = table.pooled[slots] & (ends >= known)
         draft_ids: list[int] = []
         drafts = np.zeros(len(slots), np.int32)
         if state.config.max_drafts:
@@ -82,6 +83,7 @@ class StepDraft:
         if state.config.max_drafts and drafts.any():
             for slot, count in zip(slots.tolist(), drafts.tolist(), strict=True):
                 draft_ids.extend(table.drafts[slot][:count])
+        used = {"drafts": bool(draft_ids), "pooling": bool(pool.any())}
         state.last_step += 1
         plan = StepPlan(
             step_id=state.last_step,
@@ -97,7 +99,8 @@ class StepDraft:
             draft_counts=drafts,
             draft_ids=np.array(draft_ids, np.int32) if draft_ids else empty_i32(),
             drafts_wanted=state.config.max_drafts,
-            features=frozenset(("drafts",)) if draft_ids else frozenset(),
+            rows_to_pool=pool if used["pooling"] else None,
+            features=frozenset(name for name, there in used.items() if there),
         )
         state.released.clear()
         table.planned[slots] = ends

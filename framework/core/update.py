@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.messages import EngineOutputs, Finished, PromptPart
+from framework.contracts.messages import EngineOutputs, Finished, Pooled, PromptPart
 from framework.core.kept import taken_logprobs, taken_tokens
 from framework.core.results import check_whole
 from framework.errors import IntegrityError
@@ -70,7 +70,7 @@ class Updater:
         self._count(plan, result, progress)
         self._append(plan, result, progress)
         prompt = self._prompt_logprobs(plan, result, progress)
-        self._end_scored(plan, progress)
+        self._end_scored(plan, result, progress)
         for row, sentence in progress.errors.items():
             if progress.live[row]:
                 progress.ended[row] = ("error", None, sentence)
@@ -175,8 +175,8 @@ class Updater:
             extra = progress.live & (progress.taken > 1)
             table.known[plan.slots[extra]] += progress.taken[extra] - 1
 
-    def _end_scored(self, plan: StepPlan, progress: _Progress) -> None:
-        """Requests without output (max_tokens=0) end when their prompt is computed."""
+    def _end_scored(self, plan: StepPlan, result: StepResult, progress: _Progress) -> None:
+        """Requests without output (scored or pooled) end when their prompt is computed."""
         table = self._state.slots
         slots = plan.slots
         if plan.wants_logits.all():
@@ -184,7 +184,8 @@ class Updater:
         done = progress.live & (table.length[slots] >= table.limit[slots])
         done &= table.confirmed[slots] >= table.cap[slots]
         for row in np.flatnonzero(done).tolist():
-            progress.ended.setdefault(row, ("length", None, None))
+            reason: Literal["stop", "length"] = "stop" if row in result.pooled else "length"
+            progress.ended.setdefault(row, (reason, None, None))
 
     def _prompt_logprobs(
         self, plan: StepPlan, result: StepResult, progress: _Progress
@@ -280,6 +281,11 @@ class Updater:
             prompt_logprobs=tuple(
                 PromptPart(row=int(place[p.row]), start=p.start, logprobs=p.logprobs)
                 for p in prompt
+            ),
+            pooled=tuple(
+                Pooled(row=place[row], vector=vector)
+                for row, vector in result.pooled.items()
+                if progress.ended.get(row, ("",))[0] == "stop"
             ),
             finished=tuple(finished),
             cached=cached,

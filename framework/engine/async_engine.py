@@ -14,9 +14,10 @@ from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
-from framework.engine.io import CHAT
+from framework.engine.io import CHAT, EMBEDDING
 from framework.engine.keeper import CoreKeeper
 from framework.engine.llm_options import LLMOptions, resolve_options
+from framework.engine.prompts import one_prompt
 from framework.engine.request_options import RequestOptions
 from framework.errors import EngineDeadError
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
     from framework.engine.in_flight import InFlight
-    from framework.engine.outputs import RequestOutput
+    from framework.engine.outputs import EmbeddingOutput, RequestOutput
     from framework.engine.prepared import PreparedRequest
     from framework.engine.remote.messages import Started
     from framework.plugins.registry import PluginRegistry
@@ -184,6 +185,18 @@ class AsyncEngine:
         reading, requests = await front.ask(name, request, params, options or RequestOptions())
         outputs = await self._alive().finals(requests)
         return await front.answer(name, request, reading, outputs)
+
+    async def encode(
+        self,
+        prompt: object,
+        pooling_params: PoolingParams | None = None,
+        options: RequestOptions | None = None,
+    ) -> EmbeddingOutput:
+        """The vector of one prompt; see `LLM.embed`."""
+        params = pooling_params or PoolingParams()
+        one = one_prompt(prompt)
+        found: list[EmbeddingOutput] = await self.ask(EMBEDDING, one, params, options)
+        return found[0]
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:
         """Let `work` use a tokenizer, in a thread."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from framework.config.choices import check_frozen, open_registry
 from framework.contracts.model_runner import RunnerContext
+from framework.engine.ability import Ability
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import build_events
@@ -20,6 +21,7 @@ from framework.engine.interrupt import kept_interrupt
 from framework.engine.io import create_io_processors
 from framework.engine.model_files import find_model, guarded, load_tokenizer
 from framework.engine.refusals import refuse_inert, refuse_no_folder, refuse_unsupported
+from framework.engine.remote.messages import Started
 from framework.errors import PluginError
 from framework.plugins.kinds import Scope
 
@@ -116,6 +118,7 @@ def build_engine(resolved: Resolved) -> Engine:
             seed=config.model.seed,
             logits_processors=processors,
             participants=participants,
+            able=Ability(generates=core.info.generates, embedding_size=core.info.embedding_size),
         )
         undo.callback(events.leave)
         events.prepare(cache_facts(core))
@@ -182,6 +185,18 @@ def cache_facts(core: EngineCore) -> dict[str, str]:
         "page_tokens": ",".join(str(group.page_tokens) for group in plan.groups),
         "page_bytes": str(plan.page_bytes),
     }
+
+
+def started_of(core: EngineCore, notes: tuple[str, ...]) -> Started:
+    """What a front end in another thread or process must know of a core."""
+    return Started(
+        max_model_len=core.max_model_len,
+        vocab_size=core.vocab_size,
+        generates=core.info.generates,
+        embedding_size=core.info.embedding_size,
+        notes=notes,
+        cache=cache_facts(core),
+    )
 
 
 def create_participants(

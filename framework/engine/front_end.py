@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from framework.config.proposals import propose
 from framework.contracts.sampling import OutputKind
 from framework.engine import recipe
+from framework.engine.ability import GENERATES, Ability
 from framework.engine.build import (
     build_core,
     build_registry,
-    cache_facts,
     create_participants,
     create_processors,
+    started_of,
 )
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
@@ -74,6 +75,7 @@ class FrontEnd:
     participants: tuple[str, ...]
     tool_parser: ToolParser | None = None
     reasoning_parser: ReasoningParser | None = None
+    able: Ability = GENERATES
     vocab_size: int = 0
     max_model_len: int = 0
     _own: threading.local = field(default_factory=threading.local)
@@ -103,12 +105,7 @@ class FrontEnd:
                 core, notes = build_core(
                     self.config, self.registry, self.model, names, participants
                 )
-                return core, Started(
-                    max_model_len=core.max_model_len,
-                    vocab_size=core.vocab_size,
-                    notes=notes,
-                    cache=cache_facts(core),
-                )
+                return core, started_of(core, notes)
 
             return QueueLink(lambda far: serve(far, build))
         return CoreProcess(
@@ -117,9 +114,10 @@ class FrontEnd:
             log_level=log.getEffectiveLevel(),
         )
 
-    def started(self, *, vocab_size: int, max_model_len: int) -> None:
+    def started(self, core: Started) -> None:
         """The core is ready, and this is what it says; requests can be prepared from now on."""
-        self.vocab_size, self.max_model_len = vocab_size, max_model_len
+        self.vocab_size, self.max_model_len = core.vocab_size, core.max_model_len
+        self.able = Ability(generates=core.generates, embedding_size=core.embedding_size)
 
     async def prepare(
         self, prompt: object, sampling: object, options: RequestOptions
@@ -184,6 +182,7 @@ class FrontEnd:
                 logits_processors=self.processors,
                 participants=self.participants,
                 numbers=self._numbers,
+                able=self.able,
             )
         inputs: InputProcessor = self._own.inputs
         return inputs

@@ -66,7 +66,7 @@ class InputProcessor:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._max_model_len = max_model_len
-        self._able = able
+        self.able = able
         self.limit = ContextLimit(tokenizer, max_model_len)
         self.reader = RequestReader(
             io_processors,
@@ -179,11 +179,11 @@ class InputProcessor:
     def _checked(self, params: object) -> Params:
         """Parameters that this engine can serve."""
         if isinstance(params, PoolingParams):
-            self._able.check_embedding(params)
+            self.able.check_embedding(params)
             return params
         if not isinstance(params, SamplingParams):
             raise _bad("params", "SamplingParams or PoolingParams", params)
-        self._able.check_generating()
+        self.able.check_generating()
         self._check_sampling(params)
         return params
 

@@ -89,7 +89,7 @@ class CoreKeeper:
         except BaseException:
             await asyncio.to_thread(flight.core.close)
             raise
-        self._front.started(vocab_size=started.vocab_size, max_model_len=started.max_model_len)
+        self._front.started(started)
         return flight, started
 
     @property

@@ -13,10 +13,9 @@ from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.arguments import conversations, per_prompt, refuse_adapter
 from framework.engine.build import build_engine
 from framework.engine.defaults import default_sampling
-from framework.engine.interrupt import kept_interrupt
-from framework.engine.io import CHAT
+from framework.engine.io import CHAT, EMBEDDING
 from framework.engine.llm_options import LLMOptions, resolve_options
-from framework.engine.progress import GenerationProgress
+from framework.engine.progress import run_all
 from framework.engine.prompts import Prompt, split_prompts
 from framework.engine.request_options import RequestOptions
 from framework.errors import InputError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from framework.contracts.io_processor import Params, Task
     from framework.contracts.messages import EngineStats
     from framework.contracts.tokenizer import Tokenizer
-    from framework.engine.outputs import RequestOutput
+    from framework.engine.outputs import EmbeddingOutput, RequestOutput
     from framework.engine.prepared import PreparedRequest
 
 Message = Mapping[str, Any]
@@ -85,7 +84,7 @@ class LLM:
         items = split_prompts(prompts)
         with self._lock:
             requests = self._prepare(items, sampling_params, priority)
-            return self._run(requests, show=use_tqdm)
+            return run_all(self._engine.client, requests, show=use_tqdm)
 
     def chat(
         self,
@@ -105,6 +104,7 @@ class LLM:
         """Answer one conversation or several; see `generate` and `render_chat`."""
         refuse_adapter(lora_request)
         with self._lock:
+            self._engine.inputs.able.check_generating()
             found = conversations(messages)
             params = self._per_prompt(sampling_params, len(found))
             prompts = [
@@ -121,7 +121,7 @@ class LLM:
                 for conversation, one in zip(found, params, strict=True)
             ]
             requests = self._prepare(prompts, params, priority)
-            return self._run(requests, show=use_tqdm)
+            return run_all(self._engine.client, requests, show=use_tqdm)
 
     def stream(
         self,
@@ -171,7 +171,7 @@ class LLM:
                 params = self._usual_params(inputs.reader.task(name))
             kind = OutputKind.FINAL_ONLY
             reading, requests = inputs.ask(name, request, params, options, kind=kind)
-            outputs = self._run(requests, show=False)
+            outputs = run_all(self._engine.client, requests, show=False)
             return inputs.reader.answer(name, request, reading, outputs)
 
     def get_tokenizer(self) -> Tokenizer:
@@ -219,6 +219,24 @@ class LLM:
     ) -> None:
         self.close()
 
+    def embed(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | None = None,
+        *,
+        priority: int = 0,
+    ) -> list[EmbeddingOutput]:
+        """A vector for each prompt, in the order of the prompts.
+
+        Raises UnsupportedError unless the model makes embeddings (a generative one does with the
+        option `pooling`), InputError for a bad prompt before anything runs, and RequestError
+        where one brought no vector.
+        """
+        found: list[EmbeddingOutput] = self.ask(
+            EMBEDDING, prompts, pooling_params or PoolingParams(), priority=priority
+        )
+        return found
+
     def _usual_params(self, task: Task) -> Params:
         return PoolingParams() if task == "embed" else self.get_default_sampling_params()
 
@@ -252,27 +270,6 @@ class LLM:
             params = params.replace(output_kind=kind)
         options = RequestOptions(priority=cast("int", priority))  # which checks it
         return self._engine.inputs.process(prompt, params, options)
-
-    def _run(self, requests: Sequence[PreparedRequest], *, show: bool) -> list[RequestOutput]:
-        client = self._engine.client
-        ids = [request.request_id for request in requests]
-        before = client.num_generated
-        done: list[RequestOutput] = []
-        try:
-            client.add(requests)
-            with kept_interrupt(), GenerationProgress(len(ids), show=show) as progress:
-                for request_id in ids:
-                    while (output := client.take(request_id)) is None:
-                        client.advance()
-                        if progress.active:
-                            left, tokens = client.num_unfinished(ids), client.num_generated
-                            progress.update(prompts=len(ids) - left, tokens=tokens - before)
-                    done.append(output)
-            client.settle()
-        except BaseException:
-            client.drop(ids)
-            raise
-        return done
 
     def _stream(self, request: PreparedRequest) -> Generator[RequestOutput, None, None]:
         client = self._engine.client

@@ -100,6 +100,10 @@ class OutputProcessor:
         ended: list[Ended] = []
         for part in step.prompt_logprobs:
             self._take_prompt(step, part)
+        for vector in step.pooled:
+            owner = self._by_internal.get(step.request_ids[vector.row])
+            if owner is not None:
+                owner.pooled = vector.vector.copy()
         offsets, ids = step.token_offsets.tolist(), step.token_ids.tolist()
         for row, internal in enumerate(step.request_ids):
             end = ends.get(row)

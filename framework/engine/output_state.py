@@ -19,6 +19,7 @@ from framework.engine.outputs import (
 
 if TYPE_CHECKING:
     from framework.contracts.messages import Finished
+    from framework.contracts.step import F32
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.prepared import PreparedRequest
 
@@ -111,6 +112,7 @@ class RequestState:
         )
         self._prompt_logprobs_sent = False
         self.num_cached: int | None = None
+        self.pooled: F32 | None = None
         self.first_token_time: float | None = None
         self.finished_time: float | None = None
 
@@ -169,6 +171,7 @@ class RequestState:
             outputs=[state.output(self.kind) for state in states],
             finished=finished,
             num_cached_tokens=self.num_cached or 0,
+            pooled=self.pooled,
             metrics=RequestMetrics(
                 arrival_time=self.request.arrival_time,
                 first_token_time=self.first_token_time,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -67,7 +70,8 @@ class RequestOutput:
 
     prompt: as text, None when ids were given.  prompt_logprobs: per prompt token, None for
     the first; with OutputKind.DELTA only in one output, the first after all are known.
-    finished: all outputs are.
+    finished: all outputs are.  pooled: the vector of a request for one, float32 [D], once it is
+    finished; its only output is empty.
     num_cached_tokens: prompt tokens that came from the prefix cache.  lora_request: None,
     adapters are not served yet.
     """
@@ -80,4 +84,20 @@ class RequestOutput:
     finished: bool
     num_cached_tokens: int = 0
     metrics: RequestMetrics | None = None
+    pooled: npt.NDArray[np.float32] | None = None
     lora_request: None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbeddingOutput:
+    """The vector of one prompt.
+
+    prompt: as text, None when ids were given.  prompt_token_ids: of which the vector was made.
+    embedding: float32 [D], of the caller's own.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    embedding: npt.NDArray[np.float32]
+    metrics: RequestMetrics | None = None

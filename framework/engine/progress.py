@@ -1,9 +1,17 @@
-"""A progress bar for generation: prompts done, tokens per second."""
+"""Requests until all are done, with a progress bar: prompts done, tokens per second."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from framework.engine.interrupt import kept_interrupt
+
+if TYPE_CHECKING:
+    from framework.engine.client import InProcessClient
+    from framework.engine.outputs import RequestOutput
+    from framework.engine.prepared import PreparedRequest
 
 
 class GenerationProgress:
@@ -57,3 +65,27 @@ class GenerationProgress:
     ) -> None:
         if self._bar is not None:
             self._bar.stop()
+
+
+def run_all(
+    client: InProcessClient, requests: Sequence[PreparedRequest], *, show: bool
+) -> list[RequestOutput]:
+    """The only output of each request; they run together.  Ctrl-C ends them."""
+    ids = [request.request_id for request in requests]
+    before = client.num_generated
+    done: list[RequestOutput] = []
+    try:
+        client.add(requests)
+        with kept_interrupt(), GenerationProgress(len(ids), show=show) as progress:
+            for request_id in ids:
+                while (output := client.take(request_id)) is None:
+                    client.advance()
+                    if progress.active:
+                        left, tokens = client.num_unfinished(ids), client.num_generated
+                        progress.update(prompts=len(ids) - left, tokens=tokens - before)
+                done.append(output)
+        client.settle()
+    except BaseException:
+        client.drop(ids)
+        raise
+    return done

@@ -49,6 +49,16 @@ def split_prompts(prompts: object) -> list[Any]:
     return items if several else [prompts]
 
 
+def one_prompt(prompts: object) -> Any:
+    """The only prompt; InputError for none or several."""
+    items = split_prompts(prompts)
+    if len(items) != 1:
+        raise InputError(
+            "one prompt was expected", parameter="prompt", expected="one", found=len(items)
+        )
+    return items[0]
+
+
 def parse_prompt(prompt: object) -> ParsedPrompt:
     """Look into one prompt; the ids are integers >= 0, no more is known of them."""
     if isinstance(prompt, str):

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from framework.config.choices import choices_of
 from framework.config.sections import EngineConfig
 from framework.contracts.model_source import ModelFiles
-from framework.engine.remote.messages import Started
 from framework.plugins.children import hand_over, take_over
 from framework.plugins.kinds import Scope
 
@@ -63,7 +62,7 @@ def build(recipe: bytes) -> Built:
 
     Raises PluginError with the rows that differ where this process finds other plugins.
     """
-    from framework.engine.build import build_core, cache_facts, create_participants
+    from framework.engine.build import build_core, create_participants, started_of
 
     found: dict[str, Any] = json.loads(recipe)
     registry = take_over(base64.b64decode(found["plugins"]))
@@ -71,13 +70,7 @@ def build(recipe: bytes) -> Built:
     participants = create_participants(registry, config)
     names = tuple(found["logits_processors"])
     core, notes = build_core(config, registry, _model(found), names, participants)
-    started = Started(
-        max_model_len=core.max_model_len,
-        vocab_size=core.vocab_size,
-        notes=notes,
-        cache=cache_facts(core),
-    )
-    return core, started
+    return core, started_of(core, notes)
 
 
 def _model(found: Mapping[str, Any]) -> ModelFiles:

@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from framework.contracts.base import Answer, Rejected, Rejection, Supported
 from framework.contracts.executor import Executor
+from framework.contracts.kv_cache_spec import EncoderOnlySpec
 from framework.contracts.model_source import ModelFiles, ModelQuery, ModelSource
 from framework.contracts.step import AdmittedRequest
 from framework.contracts.tokenizer import Tokenizer, TokenizerLoader
@@ -89,11 +90,14 @@ class EchoTokenizer(TokenizerLoader):
 
 
 class EchoOptions(BaseModel):
-    """delay: seconds of a step.  max_model_len: in tokens.  num_pages: of 4 tokens."""
+    """delay: seconds of a step.  max_model_len: in tokens.  num_pages: of 4 tokens.
+    embedding_size: of vectors, 0: it makes none.  encoder: it makes vectors and nothing else."""
 
     delay: float = 0.0
     max_model_len: int = 256
     num_pages: int = 512
+    embedding_size: int = 0
+    encoder: bool = False
 
 
 class EchoExecutor(ScriptedRunner, Executor):
@@ -109,5 +113,7 @@ class EchoExecutor(ScriptedRunner, Executor):
             num_pages=chosen.num_pages,
             max_model_len=chosen.max_model_len,
             delay=chosen.delay,
+            embedding_size=chosen.embedding_size or (8 if chosen.encoder else None),
+            layers={"layer.0": EncoderOnlySpec()} if chosen.encoder else None,
         )
         self.options = chosen

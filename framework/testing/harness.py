@@ -35,6 +35,7 @@ _OF_THE_REQUEST = frozenset(
         "deadline",
         "tenant",
         "adapter",
+        "pooling",
         "encoder_tokens",
     )
 )
@@ -47,6 +48,7 @@ class Answer:
     reason: why it ended, or None.  stop: the token id that ended it.  error: with the reason
     "error".  timed_out: as in Finished.  cached: prompt tokens from the prefix cache.
     logprobs, prompt_logprobs: in hundredths, as the scripted runner gives them.
+    pooled: the vector.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -57,6 +59,7 @@ class Answer:
     cached: int = 0
     logprobs: list[int] = field(default_factory=list)
     prompt_logprobs: dict[int, int] = field(default_factory=dict)
+    pooled: list[float] | None = None
 
 
 class Harness:
@@ -96,13 +99,14 @@ class Harness:
     def add(self, name: str, prompt: Sequence[int], max_tokens: int = 8, **more: Any) -> None:
         """Queue a request.  more: fields of `EngineInput` or of `SamplingParams`."""
         own = {key: more.pop(key) for key in _OF_THE_REQUEST & more.keys()}
+        room = max_tokens if own.get("pooling") is None else 0
         self.core.add(
             EngineInput(
                 request_id=name,
                 tokens=np.array(prompt, np.int32),
                 sampling=SamplingParams(max_tokens=max_tokens, temperature=0, **more),
                 seed=0,
-                max_total=len(prompt) + max_tokens,
+                max_total=len(prompt) + room,
                 **own,
             )
         )
@@ -139,6 +143,8 @@ class Harness:
                 place = part.start + index
                 _must(place not in answer.prompt_logprobs, f"position {place} reported twice")
                 answer.prompt_logprobs[place] = round(value * 100)
+        for vector in outputs.pooled:
+            self.answers[outputs.request_ids[vector.row]].pooled = vector.vector.tolist()
         for end in outputs.finished:
             answer = self.answers[outputs.request_ids[end.row]]
             answer.reason, answer.stop, answer.error = end.reason, end.stop, end.error

@@ -15,10 +15,15 @@ from typing import Any
 import numpy as np
 
 from framework.contracts.base import check_features, features_of
-from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec, KVCacheSpec
+from framework.contracts.kv_cache_spec import (
+    CacheManagerType,
+    EncoderOnlySpec,
+    FullAttentionSpec,
+    KVCacheSpec,
+)
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
-    AdmittedRequest,
+    F32,
     CachePlan,
     LateInputs,
     Logprobs,
@@ -32,23 +37,9 @@ from framework.core.kv.groups import divide
 from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
 from framework.testing.fake_cache import FakeCache
+from framework.testing.occupant import Occupant, content_of
 from framework.testing.ragged import flat, ragged
-from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint
-
-
-class _Occupant:
-    """A request in a slot: its tokens, and the fingerprint after each of them."""
-
-    def __init__(self, request: AdmittedRequest, first_print: int) -> None:
-        self.request = request
-        self.tokens: list[int] = []
-        self.prints: list[int] = [first_print]
-        for token in request.tokens.tolist():
-            self.push(token)
-
-    def push(self, token: int) -> None:
-        self.tokens.append(token)
-        self.prints.append(fingerprint(self.prints[-1], token))
+from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint, pooled
 
 
 class ScriptedRunner(ModelRunner):
@@ -59,7 +50,9 @@ class ScriptedRunner(ModelRunner):
     built-in ones.  attachments: what worker halves of participants say after a step.
     worker: stands for such halves; called when the requests of a plan are in their slots, before
     anything is computed.  keep_steps: `plans` and `lates` hold what every step was given; else
-    they stay empty, so that a server may run on it for days.
+    they stay empty, so that a server may run on it for days.  embedding_size: of the vectors that
+    it makes of prompts; None: it makes none.  With layers that keep nothing it samples nothing and
+    wants whole prompts, as an encoder does.
 
     steps: how many were submitted.  weights: stands for the model's weights; with another number
     what a page was filled with before is wrong.
@@ -86,14 +79,17 @@ class ScriptedRunner(ModelRunner):
         attachments: Callable[[StepPlan], Mapping[str, bytes]] | None = None,
         worker: Callable[[StepPlan], None] | None = None,
         keep_steps: bool = False,
+        embedding_size: int | None = None,
     ) -> None:
         super().__init__()
         spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
         self.layers = dict(layers or {"layer.0": spec})
+        self.encodes = all(isinstance(spec, EncoderOnlySpec) for spec in self.layers.values())
         self.script = script or by_fingerprint(vocab_size)
         self.vocab_size, self.num_pages, self.page_tokens = vocab_size, num_pages, page_tokens
         self.max_model_len, self.depth, self.delay = max_model_len, depth, delay
-        self.drafter, self.features = drafter, features
+        self.drafter, self.embedding_size = drafter, embedding_size
+        self.features = features | ({"pooling"} if embedding_size is not None else set())
         self.fail_rows, self.lose_pages = fail_rows or {}, lose_pages or {}
         self.managers, self.attachments, self.worker = managers, attachments, worker
         self.keep_steps, self.steps, self.weights = keep_steps, 0, 1
@@ -101,7 +97,7 @@ class ScriptedRunner(ModelRunner):
         self.lates: list[LateInputs] = []
         self.closed = False
         self._bound = False
-        self._occupants: dict[int, tuple[int, _Occupant]] = {}
+        self._occupants: dict[int, tuple[int, Occupant]] = {}
         self._waiting: list[StepPlan] = []
 
     def info(self) -> RunnerInfo:
@@ -114,6 +110,9 @@ class ScriptedRunner(ModelRunner):
             bytes_free=self.num_pages * division.slab_bytes * division.places,
             vocab_size=self.vocab_size,
             features=self.features,
+            embedding_size=self.embedding_size,
+            generates=not self.encodes,
+            whole_prompts=self.encodes,
             max_loop_depth=self.depth,
             max_model_len=self.max_model_len,
             notes=("scripted runner: tokens come from a script",),
@@ -167,16 +166,16 @@ class ScriptedRunner(ModelRunner):
         for request in plan.admitted:
             if request.slot in self._occupants:
                 raise IntegrityError("a request was put into a slot that is taken")
-            occupant = _Occupant(request, self.weights)
+            occupant = Occupant(request, self.weights)
             self._occupants[request.slot] = (request.generation, occupant)
         self.cache.apply(plan.pages, plan.kv_ops)
         for request in plan.admitted:
             if request.encoder_tokens:
-                self.cache.encode(request.slot, _content(request))
+                self.cache.encode(request.slot, content_of(request))
 
     def _compute(self, plan: StepPlan) -> StepResult:
         tokens: list[list[int]] = []
-        accepted, drafts, parts, errors = [], [], [], {}
+        accepted, drafts, parts, errors, vectors = [], [], [], {}, {}
         draft_ends = np.cumsum(plan.draft_counts)
         for row in range(plan.num_rows):
             first = draft_ends[row] - plan.draft_counts[row]
@@ -195,6 +194,8 @@ class ScriptedRunner(ModelRunner):
             tokens.append(new)
             accepted.append(max(len(new) - 1, 0))
             drafts.append(self._draft(occupant, plan.drafts_wanted) if new else [])
+            if plan.rows_to_pool is not None and plan.rows_to_pool[row]:
+                vectors[row] = self._pool(occupant, computed + int(plan.num_new[row]))
             if (plan.step_id, row) in self.fail_rows:
                 errors[row] = self.fail_rows[plan.step_id, row]
         ids, offsets = ragged(tokens)
@@ -212,19 +213,20 @@ class ScriptedRunner(ModelRunner):
             logprobs=logprobs,
             logprob_tokens=logprob_tokens,
             prompt_logprobs=tuple(parts),
+            pooled=vectors,
             errors=errors,
             invalid_pages=np.array(self.lose_pages.get(plan.step_id, ()), np.int32),
             attachments=self.attachments(plan) if self.attachments else {},
         )
 
     def _attend(
-        self, slot: int, occupant: _Occupant, computed: int, new: int, drafts: list[int]
+        self, slot: int, occupant: Occupant, computed: int, new: int, drafts: list[int]
     ) -> None:
         """Check what lies in the cache, then write this step's tokens."""
         prints = list(occupant.prints[: computed + new - len(drafts) + 1])
         for token in drafts:
             prints.append(fingerprint(prints[-1], token))
-        self.cache.step(slot, prints, computed, new, _content(occupant.request))
+        self.cache.step(slot, prints, computed, new, content_of(occupant.request))
 
     def holds(self, request_id: str) -> bool:
         """Whether a request has entered its slot here."""
@@ -236,7 +238,7 @@ class ScriptedRunner(ModelRunner):
             if occupant.request.request_id == request_id:
                 self.cache.fill(slot, occupant.prints, start, stop)
 
-    def _sample(self, occupant: _Occupant, drafts: list[int]) -> list[int]:
+    def _sample(self, occupant: Occupant, drafts: list[int]) -> list[int]:
         """The true tokens, as long as the drafts agree with them, and one more."""
         new: list[int] = []
         for number in range(len(drafts) + 1):
@@ -248,14 +250,18 @@ class ScriptedRunner(ModelRunner):
                 break
         return new
 
-    def _draft(self, occupant: _Occupant, wanted: int) -> list[int]:
+    def _pool(self, occupant: Occupant, computed: int) -> F32:
+        tokens, params = occupant.tokens, occupant.request.pooling
+        if params is None or self.embedding_size is None or computed != len(tokens):
+            raise IntegrityError("a row is pooled that is not whole, or was not to be pooled")
+        return pooled(tokens, self.embedding_size, params)
+
+    def _draft(self, occupant: Occupant, wanted: int) -> list[int]:
         if not self.drafter or not wanted:
             return []
         return list(self.drafter(occupant.request, occupant.tokens, wanted))[:wanted]
 
-    def _score(
-        self, row: int, occupant: _Occupant, computed: int, new: int
-    ) -> list[PromptLogprobs]:
+    def _score(self, row: int, occupant: Occupant, computed: int, new: int) -> list[PromptLogprobs]:
         """Log-probability of prompt position p is -p / 100, so that a test can tell them."""
         request = occupant.request
         if request.sampling is None or request.sampling.prompt_logprobs is None:
@@ -284,8 +290,3 @@ class ScriptedRunner(ModelRunner):
         if not wanted:
             return None, np.zeros(0, np.int32)
         return flat(ids, values), np.array(wanted, np.int32)
-
-
-def _content(request: AdmittedRequest) -> int:
-    """Stands for what an encoder makes of the request's payloads."""
-    return hash((request.request_id, request.encoder_tokens))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from framework.contracts.step import AdmittedRequest
+import numpy as np
+
+from framework.contracts.pooling import PoolingParams
+from framework.contracts.step import F32, AdmittedRequest
 
 Script = Callable[[AdmittedRequest, int, int], int]
 Drafter = Callable[[AdmittedRequest, Sequence[int], int], Sequence[int]]
@@ -42,3 +45,13 @@ def expected_tokens(prompt: Sequence[int], count: int, vocab_size: int = 1000) -
         tokens.append((before >> 17) % vocab_size)
         before = fingerprint(before, tokens[-1])
     return tokens
+
+
+def pooled(tokens: Sequence[int], size: int, params: PoolingParams) -> F32:
+    """A vector that tells prompts apart: number i is the mean of the tokens at i, i + size ...,
+    each at its own weight."""
+    vector = np.zeros(size)
+    for position, token in enumerate(tokens):
+        vector[position % size] += (token + 1) / (position + 1)
+    vector = vector[: params.dimensions] / len(tokens)
+    return (vector / np.linalg.norm(vector) if params.normalize else vector).astype(np.float32)
