@@ -84,7 +84,8 @@ class ScriptedRunner(ModelRunner):
         super().__init__()
         spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
         self.layers = dict(layers or {"layer.0": spec})
-        self.encodes = all(isinstance(spec, EncoderOnlySpec) for spec in self.layers.values())
+        nothing_kept = all(isinstance(spec, EncoderOnlySpec) for spec in self.layers.values())
+        self.encodes = embedding_size is not None and nothing_kept
         self.script = script or by_fingerprint(vocab_size)
         self.vocab_size, self.num_pages, self.page_tokens = vocab_size, num_pages, page_tokens
         self.max_model_len, self.depth, self.delay = max_model_len, depth, delay
