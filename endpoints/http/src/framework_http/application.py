@@ -28,6 +28,7 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
         docs_url=None,
         redoc_url=None,
         root_path=options.root_path,
+        responses=faults.DOCUMENTED,
     )
     faults.install(app)
     public: set[str] = set()

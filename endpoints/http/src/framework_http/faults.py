@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 from framework.errors import (
@@ -29,6 +30,28 @@ _STATUS: tuple[tuple[type[FrameworkError], int, str], ...] = (
     (EngineDeadError, 503, "service_unavailable_error"),
 )
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error"}
+
+
+class Fault(BaseModel):
+    """What an error says."""
+
+    message: str
+    type: str
+    param: str | None
+    code: int
+
+
+class FaultBody(BaseModel):
+    """The body of an error."""
+
+    error: Fault
+
+
+DOCUMENTED: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": FaultBody, "description": "What is wrong with the request."},
+    "5XX": {"model": FaultBody, "description": "The engine cannot serve it; 503: not now."},
+}
+"""Of every route, for the OpenAPI document."""
 
 
 def error_body(message: str, kind: str, param: str | None, code: int) -> dict[str, Any]:

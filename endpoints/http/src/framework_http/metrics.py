@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from fastapi import Request
+from fastapi import Request, Response
 
 from framework.contracts.endpoint import Endpoint
 from framework.contracts.stat_logger import Counter, Gauge, Histogram, Metric
@@ -31,13 +31,13 @@ class Metrics(Endpoint):
         router = fastapi.APIRouter()
 
         @router.get("/metrics")
-        async def metrics(request: Request) -> fastapi.Response:
+        async def metrics(request: Request) -> Response:
             # Another host may count nothing.
             counts = getattr(request.app.state, "http_counts", None)
             own = () if counts is None else tuple(counts.read())
             # In a thread: a snapshot waits for the engine's own counting.
             text = await asyncio.to_thread(_text, service, own)
-            return fastapi.Response(text, media_type=CONTENT_TYPE_LATEST)
+            return Response(text, media_type=CONTENT_TYPE_LATEST)
 
         return router
 

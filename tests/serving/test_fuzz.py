@@ -1,0 +1,217 @@
+"""Requests that no client should send: none of them is a fault of the server, which lives on."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from framework.testing.served import start_server
+from framework_http.openai.chat import ChatFields
+from framework_http.openai.completions import CompletionFields
+from tests.serving.wire import events
+
+PATHS = {"/v1/completions": CompletionFields, "/v1/chat/completions": ChatFields}
+FEW, MANY = 60, 3000
+"""Examples in `make test` and in `make test-long`."""
+
+
+def examples(count):
+    """The same ones in each run, and no more than that: a slow machine is not a fault."""
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=(Phase.generate,),
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+@pytest.fixture(scope="module")
+def http():
+    server = start_server("--tool-parser", "hermes", "--reasoning-parser", "qwen3")
+    with httpx.Client(base_url=server.url, timeout=60) as client:
+        yield client
+        # It lives, holds nothing and has logged no fault.
+        answer = client.post("/v1/completions", json={"prompt": "alive"}).json()
+        assert answer["choices"][0]["text"] == "alive"
+    assert server.counted("num_requests_running") == 0
+    assert server.counted("http_requests_total", 'status="5') == 0
+    assert server.stop() == 0
+    assert "Traceback" not in "".join(server.lines)
+
+
+def send(http, path, body):
+    """A body as JSON of the loosest kind: NaN, huge numbers and lone surrogates too."""
+    headers = {"content-type": "application/json"}
+    response = http.post(path, content=json.dumps(body).encode(), headers=headers)
+    assert response.status_code < 500, (path, body, response.text)
+    if response.status_code >= 400:
+        error = response.json()["error"]
+        assert set(error) == {"message", "type", "param", "code"}
+        assert error["code"] == response.status_code
+    elif body.get("stream") is True:
+        assert all(
+            event.get("error", {}).get("code", 0) < 500 for event in events(response.content)
+        )
+    else:
+        assert response.json()["choices"]
+
+
+NUMBERS = st.one_of(
+    st.sampled_from([0, -1, 1, 2, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, 1e-308]),
+    st.sampled_from([float("nan"), float("inf"), float("-inf")]),
+    st.integers(),
+    st.floats(),
+)
+TEXTS = st.one_of(
+    st.sampled_from(
+        ["", "\x00", "\ud800", "🙂", "auto", "none", "required", "a" * 3000, "{{ x }}"]
+    ),
+    st.text(max_size=20),
+)
+VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), NUMBERS, TEXTS),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4), st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+ROLES = st.sampled_from(["system", "developer", "user", "assistant", "tool", "", "other"])
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "id": VALUES,
+            "type": st.sampled_from(["function", "other"]),
+            "function": st.one_of(
+                VALUES, st.fixed_dictionaries({"name": TEXTS, "arguments": VALUES})
+            ),
+        },
+    ),
+    max_size=2,
+)
+PARTS = st.lists(
+    st.one_of(VALUES, st.fixed_dictionaries({"type": st.just("text"), "text": VALUES})), max_size=3
+)
+MESSAGES = st.lists(
+    st.fixed_dictionaries(
+        {"role": st.one_of(ROLES, VALUES)},
+        optional={
+            "content": st.one_of(st.none(), TEXTS, PARTS, VALUES),
+            "tool_calls": st.one_of(CALLS, VALUES),
+            "tool_call_id": VALUES,
+            "name": VALUES,
+        },
+    ),
+    max_size=4,
+)
+TOOLS = st.lists(
+    st.one_of(
+        VALUES,
+        st.fixed_dictionaries(
+            {
+                "type": st.just("function"),
+                "function": VALUES | st.fixed_dictionaries({"name": TEXTS}),
+            }
+        ),
+    ),
+    max_size=2,
+)
+SPECIAL = {
+    "messages": MESSAGES,
+    "tools": TOOLS,
+    "prompt": st.lists(st.integers(-2, 300) | NUMBERS | TEXTS, max_size=5),
+    "n": st.integers(-1, 6),  # a large one is served, and takes its time
+    "max_tokens": st.integers(-1, 300),
+    "logit_bias": st.dictionaries(TEXTS | st.integers(-1, 300).map(str), NUMBERS, max_size=3),
+}
+
+
+def bodies(fields):
+    """A request that is served, with up to three fields that may be anything."""
+    names = sorted(fields.model_fields)
+    valid = {"max_tokens": 8, "prompt": "abc"}
+    if "messages" in names:
+        valid = {"max_tokens": 8, "messages": [{"role": "user", "content": "abc"}]}
+
+    def change(name):
+        values = st.one_of(SPECIAL[name], VALUES) if name in SPECIAL else VALUES
+        return st.tuples(st.just(name), values)
+
+    changes = st.lists(st.sampled_from(names).flatmap(change), min_size=1, max_size=3)
+    return changes.map(lambda some: {**valid, **dict(some)})
+
+
+def fuzz(http, path, count):
+    @examples(count)
+    @given(bodies(PATHS[path]))
+    def run(body):
+        send(http, path, body)
+
+    run()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_any_value_of_any_field_is_no_fault_of_the_server(http, path):
+    """Field bug 23."""
+    fuzz(http, path, FEW)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("path", PATHS)
+def test_any_value_of_any_field_many_times(http, path):
+    fuzz(http, path, MANY)
+
+
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("body", [[], [1], None, "text", 3, True, {}])
+def test_a_body_that_is_no_request_is_a_400(http, path, body):
+    """Field bug 23: arrays and null among them."""
+    response = http.post(path, json=body)
+    assert response.status_code == 400, response.text
+
+
+def documented(http, count):
+    schema = schemathesis.openapi.from_dict(http.get("/openapi.json").json())
+    seen = []
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        seen.append(operation.path)
+
+        @examples(count)
+        @given(case=operation.as_strategy())
+        def run(case):
+            response = case.call(base_url=str(http.base_url))
+            assert response.status_code < 500, (case, response.text)
+
+        run()
+    return seen
+
+
+def test_requests_made_from_our_own_document_are_no_fault_of_the_server(http):
+    assert {*PATHS, "/tokenize", "/v1/models", "/health"} <= set(documented(http, 8))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_many_requests_made_from_our_own_document(http):
+    documented(http, 400)
+
+
+def test_the_document_has_every_field_of_a_request(http):
+    document = http.get("/openapi.json").json()
+    for path, fields in PATHS.items():
+        content = document["paths"][path]["post"]["requestBody"]["content"]
+        name = content["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        assert set(document["components"]["schemas"][name]["properties"]) == set(
+            fields.model_fields
+        )
+        answers = document["paths"][path]["post"]["responses"]
+        assert set(answers) == {"200", "4XX", "5XX"}
