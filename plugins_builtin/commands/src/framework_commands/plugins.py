@@ -40,3 +40,15 @@ class BenchServe(Function):
     """Measures a server."""
 
     function = "framework_commands.bench.serve:serve"
+
+
+class RunBatch(Function):
+    """Works off a file of requests."""
+
+    function = "framework_commands.batch.command:run_batch"
+
+
+class CollectEnv(Function):
+    """Describes the machine and what is installed."""
+
+    function = "framework_commands.collect_env:collect_env"

@@ -1,0 +1,1 @@
+"""Batches of requests from a file, in OpenAI's format."""
