@@ -72,7 +72,7 @@ def test_a_forked_process_ends_as_ever():
 
 
 def test_a_logger_that_hangs_is_told_and_keeps_no_process():
-    report = check(NeverDone, only=["STAT-012"], layers=IN_PROCESS, budget=3600)
+    report = check(NeverDone, only=["STAT-012"], layers=IN_PROCESS, budget=3600, slowness=1.0)
     (outcome,) = report.outcomes
     assert outcome.status is Status.FAILED
     assert "did not end within 3600 s" in outcome.message

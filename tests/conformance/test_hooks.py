@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from framework.contracts.hooks import HookSpecs, hookimpl
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.hooks import EVENTS, HooksSuite
+from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -157,7 +157,7 @@ class Slow(Plain):
     def request_first_token(self, request_id):
         self.added += 1
         if self.added < 50:
-            time.sleep(0.003)
+            spend(1.0)
 
 
 @breaks("HOOK-016")
@@ -188,7 +188,7 @@ def test_every_clause_has_a_mutant_and_every_capability_both_sides():
 
 
 def test_a_sound_plugin_conforms():
-    report = check(Plain, suite=HooksSuite, layers=IN_PROCESS)
+    report = check(Plain, suite=timed(HooksSuite), layers=IN_PROCESS)
     assert not report.failures, report.text()
 
 

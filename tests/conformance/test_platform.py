@@ -11,6 +11,7 @@ from framework.contracts.platform import CacheBudget, Detection, DeviceFacts, Pl
 from framework.errors import ConfigError
 from framework.testing.conformance import Status, check
 from framework.testing.conformance.suites.platform import PlatformSuite
+from tests.conformance.fake_time import timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -211,20 +212,21 @@ class P(Platform):
 '''
 
 
-class QuickSuite(PlatformSuite):
-    detection_budget = 0.2
+class StrictSuite(timed(PlatformSuite)):
+    detection_budget = 0.01
 
 
 @pytest.mark.parametrize(
     ("clause", "body"),
     [
         ("PLAT-001", "import sys, types; sys.modules['torch'] = types.ModuleType('torch')"),
-        ("PLAT-002", "time.sleep(0.3)"),
+        ("PLAT-002", "time.sleep(0.05)"),
     ],
 )
 def test_detection_that_is_heavy_or_slow_is_caught(monkeypatch, tmp_path, clause, body):
     name = put(monkeypatch, tmp_path, "platform", DETECTS.format(body=body))
-    assert_fails(check(name, suite=QuickSuite, only=("PLAT-001", "PLAT-002")), clause)
+    suite = StrictSuite if clause == "PLAT-002" else timed(PlatformSuite)
+    assert_fails(check(name, suite=suite, only=("PLAT-001", "PLAT-002")), clause)
 
 
 def test_what_is_not_there_is_skipped():

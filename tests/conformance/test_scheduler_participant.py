@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from framework.contracts.step import LateInputs
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.scheduler_participant import SchedulerParticipantSuite
 from framework.testing.harness import Harness
+from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -31,11 +31,6 @@ from tests.conformance.mutants import (
 
 RUNS = ("PART-010", "PART-020", "PART-021", "PART-022", "PART-023", "PART-024", "PART-025")
 ALL_RUNS = (*RUNS, "PART-026")
-
-
-class QuickSuite(SchedulerParticipantSuite):
-    patience = 0.5
-    call_budget = 0.002
 
 
 class Plain(SchedulerParticipant):
@@ -241,7 +236,7 @@ class Slow(Plain):
     """Works in the engine's thread."""
 
     def attach(self, plan, requests):
-        time.sleep(0.003)
+        spend(1.0)
 
 
 @breaks("PART-026", *RUNS)
@@ -257,7 +252,7 @@ MUTANTS = mutants_of(list(globals().values()))
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_caught(mutant):
-    assert_caught(mutant, QuickSuite)
+    assert_caught(mutant, SchedulerParticipantSuite)
 
 
 def test_every_clause_has_a_mutant_and_every_capability_both_sides():
@@ -354,7 +349,7 @@ class Budget(SchedulerParticipant):
 
 @pytest.mark.parametrize("participant", [Plain, Limit, Connector, Grammar, Budget])
 def test_sound_participants_conform(participant):
-    report = check(participant, suite=SchedulerParticipantSuite, layers=IN_PROCESS)
+    report = check(participant, suite=timed(SchedulerParticipantSuite), layers=IN_PROCESS)
     assert not report.failures, report.text()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +13,7 @@ from framework.core.policies import FirstComeFirstServed
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.scheduling_policy import SchedulingPolicySuite
 from framework.testing.harness import Harness
+from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -162,7 +162,7 @@ class Slow(Plain):
 
     def keys(self, requests):
         if len(requests) >= 10_000:
-            time.sleep(0.06)
+            spend(1.0)
         return super().keys(requests)
 
 
@@ -241,6 +241,6 @@ def test_strict_priority_lets_others_wait_for_ever_and_conforms_all_the_same():
 def test_the_runs_are_under_the_pressure_that_their_clauses_speak_of(policy, monkeypatch):
     made = []
     monkeypatch.setattr(Harness, "check_empty", lambda one: made.append(one.core.stats))
-    report = check(policy, suite=SchedulingPolicySuite, only=("POL-021",), layers=IN_PROCESS)
+    report = check(policy, suite=timed(SchedulingPolicySuite), only=("POL-021",), layers=IN_PROCESS)
     assert report.conformant
     assert sum(stats.preemptions > 0 for stats in made) >= 4

@@ -34,7 +34,8 @@ from framework.testing.conformance import Status, check
 from tests.examples.named import NamedSuite
 
 for plugin in {plugins!r}:
-    report = check(plugin, suite=NamedSuite if plugin.startswith("model_source:named") else None)
+    suite = NamedSuite if plugin.startswith("model_source:named") else None
+    report = check(plugin, suite=suite, slowness=20.0)
     bad = (Status.FAILED, Status.NO_DEVICE)
     wrong = [f"{{o.clause.id}}: {{o.message}}" for o in report.outcomes if o.status in bad]
     print("REPORT", json.dumps([plugin, report.conformant, wrong, report.counts()]))

@@ -11,7 +11,6 @@ from framework.cli.context import root_options
 from framework.cli.printing import plugins_speak_aside
 
 if TYPE_CHECKING:
-    from framework.testing.conformance import Suite
     from framework.testing.conformance.report import Report
 
 
@@ -41,6 +40,10 @@ def conform(
     budget: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="After this a clause hangs.")
     ] = 120.0,
+    slowness: Annotated[
+        float,
+        typer.Option(min=1.0, metavar="FACTOR", help="Of this machine; multiplies all budgets."),
+    ] = 1.0,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the clauses that hold, too.")
     ] = False,
@@ -50,23 +53,26 @@ def conform(
     The exit code is 0 if no MUST is broken, else 1.
     """
     from framework.config.plugin_options import nested_options
-    from framework.testing.conformance.check import check
+    from framework.testing.conformance.apart import check_apart
     from framework.testing.conformance.target import full_name
 
     root = root_options(context)
     name = full_name(plugin, ad_hoc=root.plugins)
     kind, _, rest = name.partition(":")
     options = nested_options(root.options).get(kind, {}).get(rest.partition("@")[0])
+    if suite is not None:
+        _check_suite(suite)
     with plugins_speak_aside():
-        report = check(
+        report = check_apart(
             name,
-            suite=_suite(suite) if suite else None,
+            suite=suite,
             options=options,
             ad_hoc=root.plugins,
             seed=seed,
             only=clause or (),
             only_case=case,
             budget=budget,
+            slowness=slowness if slowness != 1 else None,
         )
     _write(report, json_path, junit)
     if json_path != "-":
@@ -74,12 +80,12 @@ def conform(
     raise typer.Exit(0 if report.conformant else 1)
 
 
-def _suite(value: str) -> type[Suite]:
+def _check_suite(value: str) -> None:
     from framework.errors import ConfigError
     from framework.testing.conformance.catalogue import load_suite
 
     try:
-        return load_suite(value)
+        load_suite(value)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise ConfigError(
             f"suite {value!r} cannot be used: {error}",

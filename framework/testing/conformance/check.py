@@ -9,11 +9,12 @@ import framework
 from framework.contracts.base import Contract
 from framework.errors import ConfigError
 from framework.plugins.near import did_you_mean
+from framework.testing.conformance.bounds import bounded, unending
 from framework.testing.conformance.catalogue import suite_of
 from framework.testing.conformance.clauses import Layer
-from framework.testing.conformance.outcomes import Status
+from framework.testing.conformance.outcomes import Outcome, Status
 from framework.testing.conformance.report import Report
-from framework.testing.conformance.run import CLAUSE_BUDGET, Run
+from framework.testing.conformance.run import CLAUSE_BUDGET, Run, Watch
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.target import target_of
 
@@ -29,16 +30,44 @@ def check(
     only_case: int | None = None,
     layers: Collection[Layer] = tuple(Layer),
     budget: float = CLAUSE_BUDGET,
+    slowness: float | None = None,
 ) -> Report:
-    """Run a suite on a plugin.
+    """Run a suite on a plugin, in this process.
 
     plugin: "kind:name", "kind:name@distribution" or a class; None takes the suite's own.
     suite: by default that of the kind.  only: clause ids, and what they rest on; then the
     others are left out of the report.  ad_hoc: {"kind:name": "module:attr"}.
     budget: seconds that a clause may take.
+    slowness: in place of the suite's; it multiplies `budget` and all budgets of the suite.
 
     Raises PluginError for an unknown plugin and ConfigError for an unknown clause.
     """
+    run = prepare(
+        plugin,
+        suite=suite,
+        options=options,
+        ad_hoc=ad_hoc,
+        seed=seed,
+        only=only,
+        only_case=only_case,
+        layers=layers,
+        budget=budget,
+        slowness=slowness,
+    )
+    return complete(run, only)
+
+
+def prepare(
+    plugin: str | type[Contract] | None,
+    *,
+    suite: type[Suite] | None,
+    options: Mapping[str, Any] | None,
+    ad_hoc: Mapping[str, str] | None,
+    only: Collection[str],
+    watch: Watch = lambda clause, outcome: None,
+    **more: Any,
+) -> Run:
+    """What `check` and its arguments mean, with nothing run yet.  Raises as `check` does."""
     wanted = plugin if plugin is not None else suite.plugin if suite else None
     if wanted is None:
         raise ConfigError("no plugin to check", expected="plugin=..., or a suite with one")
@@ -51,7 +80,7 @@ def check(
             expected=chosen.kind,
             found=target.key,
         )
-    run = Run(chosen, target, seed=seed, only_case=only_case, layers=layers, budget=budget)
+    run = Run(chosen, target, watch=watch, **more)
     known = [clause.id for clause in run.clauses]
     for name in only:
         if name not in known:
@@ -60,17 +89,37 @@ def check(
                 expected=f"one of {', '.join(known)}",
                 found=name,
             )
-    outcomes = [run.outcome(name) for name in (known if not only else sorted(only))]
+    return run
+
+
+def complete(run: Run, only: Collection[str] = ()) -> Report:
+    """Run what is not settled yet, and report."""
+    names = sorted(only) if only else [clause.id for clause in run.clauses]
+    outcomes = [run.outcome(name) for name in names]
+    return report_of(run, outcomes, capabilities=_capabilities(run, outcomes))
+
+
+def report_of(
+    run: Run,
+    outcomes: Collection[Outcome],
+    *,
+    capabilities: tuple[str, ...] = (),
+    problems: tuple[str, ...] = (),
+) -> Report:
+    """A report of these outcomes."""
+    unknown = [f"expected_failures has unknown clause {name}" for name in run.unknown]
+    target = run.target
     return Report(
         plugin=target.key,
         version=target.record.version,
         contract=f"{target.kind.name} {target.kind.version}",
         stability=target.kind.stability.value,
-        suite=f"{chosen.__module__}:{chosen.__qualname__}",
+        suite=f"{run.suite.__module__}:{run.suite.__qualname__}",
         seed=run.seed,
-        capabilities=_capabilities(run, outcomes),
-        outcomes=outcomes,
-        problems=tuple(f"expected_failures has unknown clause {name}" for name in run.unknown),
+        slowness=run.slowness,
+        capabilities=capabilities,
+        outcomes=list(outcomes),
+        problems=(*unknown, *problems),
     )
 
 
@@ -81,6 +130,9 @@ def _capabilities(run: Run, outcomes: Collection[Any]) -> tuple[str, ...]:
     if any(outcome.clause.required(framework.__version__) for outcome in broken):
         return ()
     try:
-        return tuple(sorted(run.declared()))
-    except Exception:  # a clause that rests on it has failed with this error
+        with bounded(run.limit), unending():
+            return tuple(sorted(run.declared()))
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # a clause that rests on it has failed with this error
         return ()

@@ -18,6 +18,9 @@ from typing import Any
 
 from framework.plugins.watch import HEAVY as HEAVY
 
+IMPORT_BUDGET = 20.0
+"""Seconds after which an import counts as hanging."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
@@ -45,7 +48,7 @@ class Probe:
 def probe_import(
     value: str,
     *,
-    budget: float = 20.0,
+    budget: float = IMPORT_BUDGET,
     path: Sequence[str] | None = None,
     exercise: str | None = None,
     options: Mapping[str, Any] | None = None,

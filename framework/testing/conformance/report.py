@@ -19,7 +19,8 @@ SKIPPED = (Status.UNDECLARED, Status.NO_DEVICE, Status.NOT_RUN)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """plugin: kind:name@distribution.  contract: "kind 1.0".  problems: what is wrong with the
-    run itself.  stability: of the kind; the suite of a provisional one may be thin."""
+    run itself.  stability: of the kind; the suite of a provisional one may be thin.
+    slowness: by which all budgets in seconds were multiplied."""
 
     plugin: str
     version: str | None
@@ -27,6 +28,7 @@ class Report:
     stability: str
     suite: str
     seed: int
+    slowness: float
     capabilities: tuple[str, ...]
     outcomes: Sequence[Outcome]
     problems: tuple[str, ...] = ()
@@ -56,6 +58,7 @@ class Report:
             "kit": framework.__version__,
             "suite": self.suite,
             "seed": self.seed,
+            "slowness": self.slowness,
             "hardware": hardware(),
             "capabilities": list(self.capabilities),
             "conformant": self.conformant,
@@ -69,9 +72,10 @@ class Report:
 
         verbose: every clause.
         """
+        slow = f", budgets times {self.slowness:g}" if self.slowness != 1 else ""
         lines = [
             f"{self.plugin} {self.version or ''} against {self.contract} "
-            f"({self.stability}), kit {framework.__version__}, seed {self.seed}",
+            f"({self.stability}), kit {framework.__version__}, seed {self.seed}{slow}",
             f"capabilities: {', '.join(self.capabilities) or 'none'}",
         ]
         for outcome in self.outcomes:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 import framework
+from framework.plugins.blame import told
 from framework.testing.conformance import bounds
 from framework.testing.conformance.bounds import bounded, unending
+from framework.testing.conformance.cases import Case
 from framework.testing.conformance.clauses import Clause, Layer, check_of, clauses_of
 from framework.testing.conformance.outcomes import NoDevice, Outcome, Status, Violation
+from framework.testing.conformance.places import innermost
+from framework.testing.conformance.reproduce import command
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.target import Target
 
 CLAUSE_BUDGET = 120.0
 """Seconds after which a clause counts as hanging."""
 
+Watch = Callable[[Clause, Outcome | None], None]
+
 
 class Run:
     """One suite on one target; each clause is run at most once.
 
     layers: those to be run; the others are "not run".  only_case: the one random case to run.
+    slowness: in place of the suite's.  watch: is told of each clause before it is run, and
+    of the outcome.
     """
 
     def __init__(
@@ -33,6 +41,8 @@ class Run:
         only_case: int | None = None,
         layers: Collection[Layer] = tuple(Layer),
         budget: float = CLAUSE_BUDGET,
+        slowness: float | None = None,
+        watch: Watch = lambda clause, outcome: None,
     ) -> None:
         self.suite = suite
         self.target = target
@@ -42,9 +52,21 @@ class Run:
         self._only_case = only_case
         self._layers = frozenset(layers)
         self._budget = budget
+        self._slowness = suite.slowness if slowness is None else slowness
+        self._watch = watch
         self._outcomes: dict[str, Outcome] = {}
         self._declared: frozenset[str] | None = None
         self.unknown = sorted(set(suite.expected_failures) - {c.id for c in self.clauses})
+
+    @property
+    def slowness(self) -> float:
+        """By which budgets were multiplied."""
+        return self._slowness
+
+    @property
+    def limit(self) -> float:
+        """Seconds that a clause may take."""
+        return self._budget * self._slowness
 
     def outcome(self, clause_id: str) -> Outcome:
         """The outcome of one clause; layers before its own are run first.
@@ -58,6 +80,17 @@ class Run:
             broken = self._broken_before(clause.layer)
             self._outcomes[clause_id] = self._settle(clause, broken)
         return self._outcomes[clause_id]
+
+    def adopt(self, outcomes: Mapping[str, Outcome]) -> None:
+        """Take outcomes of clauses that another process ran; they are not run again."""
+        self._outcomes.update(outcomes)
+
+    def ended(self, clause_id: str, message: str) -> Outcome:
+        """The outcome of a clause that took the process that ran it with it, for `adopt`."""
+        clause = next(c for c in self.clauses if c.id == clause_id)
+        line = self._line(clause, None)
+        failed = Outcome(clause=clause, status=Status.FAILED, message=message, reproduce=line)
+        return self._strictly(clause, failed)
 
     def declared(self) -> frozenset[str]:
         """Capabilities that the plugin declares.  Raises what the plugin raises."""
@@ -89,7 +122,10 @@ class Run:
         if broken is not None:
             what = f"the {broken.clause.layer.name.lower()} layer broke at {broken.clause.id}"
             return Outcome(clause=clause, status=Status.NOT_RUN, message=what)
-        return self._strictly(clause, self._check(clause))
+        self._watch(clause, None)
+        outcome = self._strictly(clause, self._check(clause))
+        self._watch(clause, outcome)
+        return outcome
 
     def _strictly(self, clause: Clause, outcome: Outcome) -> Outcome:
         """An expected failure must fail; where the suite names none, nothing changes."""
@@ -97,10 +133,11 @@ class Run:
         if reason is None:
             return outcome
         if outcome.status is Status.FAILED:
+            first, _, _ = outcome.message.partition("\n")
             return Outcome(
                 clause=clause,
                 status=Status.EXPECTED_FAILURE,
-                message=f"{reason} ({outcome.message.splitlines()[0]})",
+                message=f"{reason} ({first})",
                 seconds=outcome.seconds,
             )
         return Outcome(
@@ -124,7 +161,7 @@ class Run:
         suite = self._instance(clause)
         status, message = Status.PASSED, ""
         try:
-            with bounded(self._budget), unending():
+            with bounded(self.limit), unending():
                 skipped = self._undeclared(clause)
                 if skipped:
                     return Outcome(clause=clause, status=Status.UNDECLARED, message=skipped)
@@ -140,7 +177,7 @@ class Run:
             clause=clause,
             status=status,
             message=message,
-            reproduce=self._line(clause, suite) if status is Status.FAILED else "",
+            reproduce=self._line(clause, suite.case) if status is Status.FAILED else "",
             seconds=time.perf_counter() - started,
         )
 
@@ -155,14 +192,19 @@ class Run:
         suite = self.suite()
         suite.target, suite.clause, suite.only_case = self.target, clause, self._only_case
         suite.made = []
-        suite.__dict__["seed"] = self.seed
+        suite.__dict__.update(seed=self.seed, slowness=self._slowness)
         return suite
 
-    def _line(self, clause: Clause, suite: Suite) -> str:
-        line = f"framework plugins conform {self.target.key} --clause {clause.id}"
-        if suite.case is None:
-            return f"reproduce: {line}"
-        return f"reproduce: {line} --seed {self.seed} --case {suite.case.index}   # {suite.case}"
+    def _line(self, clause: Clause, case: Case | None) -> str:
+        settings: dict[str, object] = {}
+        if case is not None:
+            settings.update(seed=self.seed, only_case=case.index)
+        if self._budget != CLAUSE_BUDGET:
+            settings["budget"] = self._budget
+        if self._slowness != Suite.slowness:
+            settings["slowness"] = self._slowness
+        line = f"reproduce: {command(self.suite, self.target, clause, settings)}"
+        return line if case is None else f"{line}   # {case}"
 
 
 def _close(suite: Suite) -> None:
@@ -173,8 +215,8 @@ def _close(suite: Suite) -> None:
 def _describe(error: BaseException) -> str:
     if isinstance(error, Violation):
         return str(error)
-    frames = traceback.extract_tb(error.__traceback__)
-    if frames and frames[-1].filename == bounds.__file__:
+    frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
+    if frames and frames[-1][0] == bounds.__file__:
         frames.pop()  # where the plugin was held back
-    place = f" in {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
-    return f"{type(error).__name__}{place}: {error}"
+    name, _, text = told(error).partition(": ")
+    return f"{name}{innermost(frames)}: {text}"

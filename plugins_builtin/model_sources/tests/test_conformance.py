@@ -15,6 +15,8 @@ from framework.testing.conformance import Layer, check
 from framework.testing.conformance.suites.model_source import ModelSourceSuite
 
 class OfTheHub(ModelSourceSuite):
+    slowness = 20.0
+
     def known(self, folder):
         return ModelQuery(name="org/name")
 

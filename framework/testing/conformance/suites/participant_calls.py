@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from typing import Any, ClassVar
 
 import msgspec
@@ -70,7 +69,8 @@ class ParticipantCalls(Suite):
 
     def ready(self, participant: SchedulerParticipant, request: Request) -> None:
         """Ask until the request may run.  Raises Violation if it may not, or not in time."""
-        ends = time.monotonic() + self.patience
+        patience = self.patience * self.slowness
+        ends = self.now() + patience
         while True:
             answer = participant.admit(request)
             check_admission(answer)
@@ -82,12 +82,12 @@ class ParticipantCalls(Suite):
                     "  expected: one that may run; override `arguments` in a suite of your own"
                 )
             while not answer.wake():
-                if time.monotonic() > ends:
+                if self.now() > ends:
                     raise Violation(
                         f"a request that is alone waits for ever: {answer.reason}\n"
-                        f"  expected: wake() is True within {self.patience:g} s"
+                        f"  expected: wake() is True within {patience:g} s"
                     )
-                time.sleep(0.001)
+                self.pause(0.001)
 
     @clause("PART-001", "admit answers Ready, Wait or Refuse", of=("admit",))
     def admissions_are_of_three_kinds(self) -> None:

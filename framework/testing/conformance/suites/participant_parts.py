@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -80,12 +79,16 @@ class Witness(SchedulerParticipant):
 
     It also plays the worker half of a participant with tokens from elsewhere: they arrive in the
     runner's cache exactly as offered.
+    now: the clock.
     strict: also look whether what it is shown stays as it was, which takes its time.
     seconds: of each call, by method.  refused: ids of requests that it does not want to run.
     """
 
-    def __init__(self, participant: SchedulerParticipant, *, strict: bool = False) -> None:
+    def __init__(
+        self, participant: SchedulerParticipant, now: Callable[[], float], *, strict: bool = False
+    ) -> None:
         super().__init__()
+        self._now = now
         self.strict = strict
         self.participant, self.plugin_id = participant, participant.plugin_id
         self.attends_all = participant.attends_all  # type: ignore[misc]
@@ -112,10 +115,10 @@ class Witness(SchedulerParticipant):
         return max(medians.items(), key=lambda item: item[1])
 
     def _call(self, method: str, call: Callable[[], T], check: Callable[[T], None]) -> T:
-        started = time.perf_counter()
+        started = self._now()
         try:
             answer = call()
-            self.seconds.setdefault(method, []).append(time.perf_counter() - started)
+            self.seconds.setdefault(method, []).append(self._now() - started)
             check(answer)
         except Exception as error:
             self.problem = self.problem or error

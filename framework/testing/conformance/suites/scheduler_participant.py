@@ -24,7 +24,7 @@ class SchedulerParticipantSuite(ParticipantCalls):
         self, case: Case, *, strict: bool = False, **changes: Any
     ) -> Iterator[tuple[Witness, Harness]]:
         """A harness in which the participant runs, looked at in every call."""
-        witness = Witness(self.new(), strict=strict)
+        witness = Witness(self.new(), self.now, strict=strict)
         options: dict[str, Any] = {
             "num_pages": 80,
             "max_num_batched_tokens": int(case.rng.integers(4, 32)),
@@ -56,7 +56,7 @@ class SchedulerParticipantSuite(ParticipantCalls):
             return {"extras": self.extras(case)} if number % 2 == 0 else {}
 
         # A step without anything to compute takes half a millisecond.
-        most = int(self.patience * 1000)
+        most = int(self.patience * self.slowness * 1000)
         options = {"requests": 10, "may_fail": _refused(witness), "most": most, **more}
         made = Workload(rng=case.rng, engine=one, more=own, **options)
         made.run()
@@ -148,12 +148,8 @@ class SchedulerParticipantSuite(ParticipantCalls):
             with self.engine(case) as (witness, one):
                 self.work(case, witness, one)
             name, seconds = witness.slowest()
-            expect(
-                seconds <= self.call_budget,
-                f"{name} is slow; slow work belongs in a thread or a process of its own",
-                expected=f"at most {self.call_budget:g} s",
-                found=f"{seconds:.4f} s",
-            )
+            what = f"{name} is slow; slow work belongs in a thread or a process of its own"
+            self.expect_quick(seconds, self.call_budget, what)
 
     @clause("PART-026", "pages that it holds are let go", of=("release",))
     def holds_end(self) -> None:

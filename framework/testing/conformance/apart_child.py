@@ -1,0 +1,56 @@
+"""The other side of `framework.testing.conformance.apart`: runs clauses and tells of each."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from framework.testing.conformance.apart import LENGTH, Order
+from framework.testing.conformance.catalogue import load_suite
+from framework.testing.conformance.check import complete, prepare
+
+
+class _Teller:
+    """Sends pickled messages: the id of a clause that begins, its outcome, and the report."""
+
+    def __init__(self, channel: int) -> None:
+        os.set_inheritable(channel, False)
+        self._channel = channel
+
+    def tell(self, message: object) -> None:
+        text = pickle.dumps(message)
+        data = memoryview(LENGTH.pack(len(text)) + text)
+        while data:
+            data = data[os.write(self._channel, data) :]
+
+
+def main(channel: int) -> None:
+    """Do what stdin says."""
+    order: Order = pickle.load(sys.stdin.buffer)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    teller = _Teller(channel)
+    with Path(order.crash).open("w") as crash:
+        faulthandler.enable(crash, all_threads=False)
+        run = prepare(
+            order.plugin,
+            suite=load_suite(order.suite) if order.suite else None,
+            options=order.options,
+            ad_hoc=order.ad_hoc,
+            only=order.only,
+            watch=lambda clause, outcome: teller.tell(outcome or clause.id),
+            **order.more,
+        )
+        run.adopt(order.known)
+        report = complete(run, order.only)
+        with suppress(Exception):  # it may be the plugin's
+            sys.stdout.flush()
+        teller.tell(report)
+        os._exit(0)  # without what the plugin left behind: threads, and errors at the end
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
