@@ -11,7 +11,7 @@ import json, logging, socket, sys
 logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind(("127.0.0.1", 0))
-server.settimeout(5)
+server.settimeout(60)
 
 from framework import LLM, SamplingParams
 from framework.testing.fake_model import MODEL, fake_plugins

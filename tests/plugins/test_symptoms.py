@@ -49,6 +49,12 @@ class P(SchedulingPolicy):
     def keys(self, requests):
         return -requests.arrival.astype(float)
 """
+WAITS = """
+import threading
+for thread in threading.enumerate():
+    if isinstance(thread, threading.Timer):
+        thread.join(200)
+"""
 HOOKS = """
 from framework.contracts.hooks import HookSpecs, hookimpl
 class H(HookSpecs):
@@ -346,7 +352,7 @@ def test_symptom_16_a_start_imports_what_it_uses_and_names_what_is_slow(house, m
     asleep = house.add("d1", {"scheduling_policies asleep": "P"}, "import time; time.sleep(60)")
     with engine():
         assert asleep not in sys.modules
-    slow = "import time; time.sleep(0.4)\n" + POLICY
+    slow = WAITS + POLICY
     house.add("d2", {"scheduling_policies slow": "P"}, slow)
     with engine(scheduling_policy="slow", slow_import=0.1):
         pass

@@ -21,7 +21,7 @@ from framework.stats.loggers import StatLoggers
 from framework.stats.statistics import Statistics
 from framework.testing.fake_model import MODEL, fake_plugins
 
-SOON = 5.0
+SOON = 60.0
 
 
 class Keeper(StatLogger):
