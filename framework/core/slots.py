@@ -98,10 +98,9 @@ class SlotTable:
         self.stop_ids[slot, : len(ids)] = ids
 
     def set_drafts(self, slot: int, drafts: list[int]) -> None:
-        """Drafts to verify in the next step, never beyond what may be computed."""
-        room = int(self.cap[slot] - self.known[slot])
-        self.drafts[slot] = drafts[: max(room, 0)]
-        self.num_drafts[slot] = len(self.drafts[slot])
+        """Drafts to verify in the next step, as far as the request may still be computed."""
+        self.drafts[slot] = drafts
+        self.num_drafts[slot] = len(drafts)
 
     def leave(self, slot: int) -> tuple[int, int]:
         """The request leaves; returns (slot, generation it had).  `give` frees the slot."""

@@ -216,7 +216,7 @@ class Updater:
         for row in np.flatnonzero(progress.live & (progress.taken > 0)).tolist():
             first, last = result.draft_offsets[row], result.draft_offsets[row + 1]
             slot = int(plan.slots[row])
-            if row not in progress.ended and self._state.slots.in_flight[slot] == 0:
+            if self._state.slots.in_flight[slot] == 0:
                 self._state.slots.set_drafts(slot, result.draft_ids[first:last].tolist())
 
     def _commit(self, plan: StepPlan, progress: _Progress) -> None:

@@ -126,10 +126,15 @@ class Harness:
 
     def absorb(self, outputs: EngineOutputs) -> None:
         """Take in what a step brought."""
+        offsets = outputs.token_offsets
+        _must(
+            bool((np.diff(offsets) >= 0).all()) and offsets[-1] == len(outputs.token_ids),
+            f"token_offsets {offsets.tolist()} over {len(outputs.token_ids)} tokens",
+        )
         for row, name in enumerate(outputs.request_ids):
             answer = self.answers[name]
             _must(answer.reason is None, f"heard of {name!r} after its end")
-            first, last = outputs.token_offsets[row], outputs.token_offsets[row + 1]
+            first, last = offsets[row], offsets[row + 1]
             answer.tokens += outputs.token_ids[first:last].tolist()
             answer.cached = int(outputs.cached[row])
             if outputs.logprobs is not None:
@@ -138,6 +143,7 @@ class Harness:
                         value = outputs.logprobs.values[outputs.logprobs.offsets[index]]
                         answer.logprobs.append(round(float(value) * 100))
         for part in outputs.prompt_logprobs:
+            _must(len(part.logprobs) > 0, "a part of no prompt log-probabilities")
             answer = self.answers[outputs.request_ids[part.row]]
             for index, value in enumerate(part.logprobs.values.tolist()):
                 place = part.start + index
