@@ -12,7 +12,7 @@ PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms
 WORKERS ?= -n 2 --dist loadfile
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
-.PHONY: demo test test-core test-long lint docs goldens bench-core clean
+.PHONY: demo test test-core test-long lint docs goldens goldens-sse bench-core clean
 
 $(VENV)/ready: constraints.txt dev-requirements.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
@@ -65,6 +65,10 @@ bench-core: $(CORE_VENV)/ready
 
 goldens: $(VENV)/gemma
 	$(BIN)/python -m tests.parity.make_goldens
+
+# Golden streams of the HTTP server, written anew.
+goldens-sse: $(VENV)/ready
+	$(BIN)/python -m tests.serving.golden
 
 clean:
 	rm -rf $(VENV) $(CORE_VENV) build dist *.egg-info

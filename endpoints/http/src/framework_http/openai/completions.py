@@ -86,15 +86,16 @@ def _refuse(fields: CompletionFields) -> None:
         raise refuse("suffix", "no model here fills in the middle")
     if fields.best_of not in (None, fields.n or 1):
         raise refuse("best_of", "all n outputs are given back")
-    if fields.echo and fields.streams:
-        raise refuse("echo with stream", "ask for the whole response")
 
 
 def _sampling(fields: CompletionFields, service: Service) -> SamplingParams:
-    sampling = sampling_of(fields, service, max_tokens=fields.max_tokens, logprobs=fields.logprobs)
-    if fields.echo and fields.logprobs is not None and fields.prompt_logprobs is None:
-        return sampling.replace(prompt_logprobs=fields.logprobs)
-    return sampling
+    given = fields
+    if fields.echo and fields.prompt_logprobs is None:
+        if fields.logprobs is not None:
+            given = fields.model_copy(update={"prompt_logprobs": fields.logprobs})
+        elif fields.max_tokens == 0:  # the prompt alone; nothing is to be computed of it
+            given = fields.model_copy(update={"prompt_logprobs": 0})
+    return sampling_of(given, service, max_tokens=fields.max_tokens, logprobs=fields.logprobs)
 
 
 def _answer(
@@ -103,31 +104,45 @@ def _answer(
     if found is None:
         return ask.answer(None)
     choices = [
-        _choice(len(output.outputs) * index + one.index, one, output, fields)
+        _whole(len(output.outputs) * index + one.index, one, output, fields)
         for index, output in enumerate(found)
         for one in output.outputs
     ]
     return ask.answer(envelope(choices, usage=usage_of(found)))
 
 
-def _choice(
+def _whole(
     index: int, one: CompletionOutput, output: RequestOutput, fields: CompletionFields
 ) -> dict[str, Any]:
-    echoed = (output.prompt or "") if fields.echo else ""
-    entries: list[LogprobsAt | None] = list(one.logprobs or ())
-    if fields.echo and output.prompt_logprobs is not None:
-        entries = [*output.prompt_logprobs, *entries]
-    choice: dict[str, Any] = {
-        "index": index,
-        "text": echoed + one.text,
-        "logprobs": _logprobs(entries, fields.logprobs, 0) if fields.logprobs is not None else None,
-        **ending(one),
-    }
+    scored = output.prompt_logprobs if fields.echo else None
+    choice = _choice(index, one, output, fields, scored=scored)
     if fields.prompt_logprobs is not None:
         choice["prompt_logprobs"] = _prompt_logprobs(output.prompt_logprobs)
     if fields.return_token_ids:
-        choice["token_ids"] = one.token_ids
         choice["prompt_token_ids"] = output.prompt_token_ids
+    return choice
+
+
+def _choice(
+    index: int,
+    one: CompletionOutput,
+    output: RequestOutput,
+    fields: CompletionFields,
+    start: int = 0,
+    scored: list[LogprobsAt | None] | None = None,
+) -> dict[str, Any]:
+    """start: characters of it that were sent before.  scored: log-probabilities of the prompt,
+    where it is given back with this part."""
+    echoed = (output.prompt or "") if fields.echo and not start else ""
+    entries = [*(scored or ()), *(one.logprobs or ())]
+    choice: dict[str, Any] = {
+        "index": index,
+        "text": echoed + one.text,
+        "logprobs": None if fields.logprobs is None else _logprobs(entries, fields.logprobs, start),
+        **ending(one),
+    }
+    if fields.return_token_ids:
+        choice["token_ids"] = one.token_ids
     return choice
 
 
@@ -181,23 +196,19 @@ async def _chunks(
 ) -> AsyncGenerator[dict[str, Any], None]:
     usage = Usage()
     offsets: dict[int, int] = {}
+    scored: dict[int, list[LogprobsAt | None]] = {}
     async with aclosing(parts):
         async for prompt, output, usage in parts:
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
+            if output.prompt_logprobs is not None:
+                scored[prompt] = output.prompt_logprobs
             for one in output.outputs:
                 index = prompt * n + one.index
+                begins = fields.echo and index not in offsets
                 start = offsets.get(index, 0)
-                choice: dict[str, Any] = {
-                    "index": index,
-                    "text": one.text,
-                    "logprobs": None
-                    if fields.logprobs is None
-                    else _logprobs(list(one.logprobs or ()), fields.logprobs, start),
-                    **ending(one),
-                }
-                if fields.return_token_ids:
-                    choice["token_ids"] = one.token_ids
-                offsets[index] = start + len(one.text)
+                known = scored.get(prompt) if begins else None
+                choice = _choice(index, one, output, fields, start, known)
+                offsets[index] = start + len(choice["text"])
                 yield envelope([choice], **more)
     if fields.usage_at_end:
         yield envelope([], usage=usage.as_dict())
