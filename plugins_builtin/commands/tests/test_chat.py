@@ -38,7 +38,7 @@ def test_texts_are_continued_here_and_there(run, url):
 
 
 def test_the_key_comes_from_the_environment(run, serve, monkeypatch):
-    url = serve("--api-key", "s3cret")
+    url = serve("--api-key", "s3cret", "--in-process")
     code, out, err = run("complete", "--url", url, "a")
     assert (code, out) == (1, "")
     assert "does not accept the API key" in err
@@ -132,5 +132,5 @@ def test_what_is_no_address_is_told(run, text):
 
 def test_a_unix_socket_is_an_address(run, serve, tmp_path):
     path = tmp_path / "s.sock"
-    serve(root=("--plugin-option", f"front_end.http.uds={path}"))
+    serve("--in-process", root=("--plugin-option", f"front_end.http.uds={path}"))
     assert run("complete", "--url", f"unix:{path}", "a") == (0, "a\n", "")

@@ -52,3 +52,21 @@ class CollectEnv(Function):
     """Describes the machine and what is installed."""
 
     function = "framework_commands.collect_env:collect_env"
+
+
+class BenchThroughput(Function):
+    """Measures a model that is asked everything at once."""
+
+    function = "framework_commands.bench.offline:throughput"
+
+
+class BenchLatency(Function):
+    """Measures single batches."""
+
+    function = "framework_commands.bench.offline:latency"
+
+
+class BenchTune(Function):
+    """Finds settings of a server."""
+
+    function = "framework_commands.bench.tune:tune"

@@ -104,7 +104,7 @@ def serve(
         name = result_filename or _name(request_rate, target.model, results[0]["date"])
         write(result_dir / name, results)
     if plot is not None:
-        from framework_commands.bench.load_plot import draw
+        from framework.bench.load_plot import draw
 
         draw(plot, results, load.objectives)
     if not any(result["completed"] for result in results):
