@@ -13,6 +13,7 @@ import typer
 from framework.cli import bench, config, explain, generate, plugins, serve
 from framework.cli.commands import CommandGroup
 from framework.cli.context import RootOptions, only_the_core
+from framework.cli.fields import ANY_FLAG
 
 
 def root(
@@ -68,7 +69,7 @@ def build_app() -> typer.Typer:
     )
     app.callback()(root)
     app.command("generate")(generate.generate)
-    app.command("serve")(serve.serve)
+    app.command("serve", context_settings=ANY_FLAG)(serve.serve)
     app.add_typer(plugins.build_app(), name="plugins")
     app.command("explain")(explain.explain)
     app.command("config")(config.show_config)

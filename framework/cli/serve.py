@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 import typer
 
+from framework.cli.context import registry_of
+from framework.cli.fields import parse_fields
 from framework.cli.options import Config, Dtype, MaxModelLen, Model, Settings
 
 
@@ -41,14 +45,21 @@ def serve(
     config: Config = None,
     settings: Settings = None,
 ) -> None:
-    """Serve a model until SIGTERM; a second one ends at once."""
+    """Serve a model until SIGTERM; a second one ends at once. Every field of the configuration
+    (see `framework config`) and every option of the front end is a flag as well, such as
+    --max-num-seqs 8 or --ssl-certfile FILE."""
     import asyncio
 
     from framework.cli.context import resolved_of
     from framework.engine.serve import serve as run
 
-    given = {"host": host, "port": port, "api_keys": api_key or None}
-    flags: dict[str, object] = {
+    fields, others = parse_fields(
+        context.args,
+        [option for parameter in context.command.params for option in parameter.opts],
+        functools.partial(_front_end_options, context, front_end),
+    )
+    given = {**others, "host": host, "port": port, "api_keys": api_key or None}
+    own: dict[str, object] = {
         "model": model,
         "dtype": dtype,
         "max_model_len": max_model_len,
@@ -56,6 +67,7 @@ def serve(
         "reasoning_parser": reasoning_parser,
         "on_core_death": on_core_death,
     }
+    flags = {**fields, **{name: value for name, value in own.items() if value is not None}}
     resolved = resolved_of(
         context,
         flags,
@@ -68,3 +80,9 @@ def serve(
         },
     )
     raise typer.Exit(asyncio.run(run(resolved, front_end, in_process=in_process)))
+
+
+def _front_end_options(context: typer.Context, name: str) -> Collection[str]:
+    """What the front end can be told."""
+    model = registry_of(context).load("front_end", name, named=True).Options
+    return () if model is None else list(model.model_fields)
