@@ -31,25 +31,16 @@ def _run() -> str | int | None:
     """The exit status of the command."""
     import sys
 
-    from framework.cli.app import build_app
     from framework.errors import FrameworkError
+    from framework.plugins.undecodable import undecodable_is_named
 
     try:
-        build_app()()
+        with undecodable_is_named():
+            from framework.cli.app import build_app
+
+            build_app()()
     except FrameworkError as error:
         print(f"error: {error}", file=sys.stderr)
-        return 1
-    except UnicodeDecodeError:
-        from framework.plugins.distributions import undecodable
-
-        folders = undecodable()
-        if not folders:
-            raise
-        print(
-            f"error: entry_points.txt is not UTF-8 in {', '.join(folders)}\n"
-            "  mend:     reinstall that distribution, or remove the folder",
-            file=sys.stderr,
-        )
         return 1
     except SystemExit as end:
         return end.code

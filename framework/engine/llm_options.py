@@ -73,7 +73,10 @@ class LLMOptions(TypedDict, total=False):
 
 def resolve_options(model: str | os.PathLike[str], options: dict[str, Any]) -> Resolved:
     """The configuration of keywords and environment.  Raises ConfigError."""
-    from framework.config.resolve import resolve
+    from framework.plugins.undecodable import undecodable_is_named
+
+    with undecodable_is_named():
+        from framework.config.resolve import resolve
 
     options["model"] = model
     for name in ("model", "tokenizer"):

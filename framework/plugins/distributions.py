@@ -61,8 +61,7 @@ def any_has_group(group: str) -> bool:
 
 
 def undecodable() -> list[str]:
-    """Metadata folders on sys.path whose entry_points.txt is not UTF-8.  Whatever looks for entry
-    points fails there, pydantic included, and does not say where."""
+    """Metadata folders on sys.path whose entry_points.txt is not UTF-8."""
     found = []
     for distribution in importlib_metadata.distributions():
         try:

@@ -9,6 +9,7 @@ import types
 
 from framework.contracts.base import Contract
 from framework.errors import PluginError
+from framework.plugins.blame import told
 from framework.plugins.discovery import split_value
 from framework.plugins.kinds import Kind
 from framework.plugins.near import did_you_mean
@@ -143,7 +144,7 @@ def _failure(record: Record, error: BaseException) -> PluginError:
     if isinstance(error, PluginError) and error.plugin == record.key:
         return error
     return PluginError(
-        f"plugin {record.key} failed on import: {type(error).__name__}: {error}",
+        f"plugin {record.key} failed on import: {told(error)}",
         plugin=record.key,
         distribution=record.distribution,
         expected=f"{record.value} can be imported",

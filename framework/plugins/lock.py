@@ -34,7 +34,11 @@ def write_lock(resolved: ResolvedSet, path: Path) -> None:
     try:
         path.write_text(lock_text(resolved), "utf-8")
     except OSError as error:
-        raise ConfigError(f"the lock file {path} cannot be written: {error}") from error
+        raise ConfigError(
+            f"the lock file {path} cannot be written: {error.strerror or error}",
+            mend=f"make the folder {path.parent} and give yourself the right to write there, or "
+            f"name another file: {MAKE} --output FILE",
+        ) from error
 
 
 def read_lock(path: Path) -> ResolvedSet:

@@ -7,9 +7,10 @@ from typing import Any
 
 from framework.contracts.base import Contract
 from framework.errors import FrameworkError, PluginError
+from framework.plugins.blame import told
 from framework.plugins.handles import Journal
 from framework.plugins.loading import how_to_mend, where
-from framework.plugins.options import validate
+from framework.plugins.options import secrets_in, validate, without
 from framework.plugins.records import Record, State
 
 
@@ -18,17 +19,19 @@ def make(
 ) -> Contract:
     """A new instance with validated options.
 
-    Raises PluginError for wrong options and for whatever the constructor raises; what that
-    has registered is then taken back.
+    Raises PluginError for wrong options and for whatever the constructor raises, without the
+    secrets among the options; what that has registered is then taken back.
     """
     options = validate(record, cls, given)
     try:
         with journal.transaction():
             instance = cls(options)
-    except FrameworkError:
-        raise
     except (Exception, SystemExit) as error:
-        message = f"plugin {record.key} failed to start: {type(error).__name__}: {error}"
+        said = told(error)
+        masked = without(said, secrets_in(cls.Options, given))
+        if isinstance(error, FrameworkError) and masked == said:
+            raise
+        message = f"plugin {record.key} failed to start: {masked}"
         record.move(State.FAILED, message)
         raise PluginError(
             message,
@@ -37,7 +40,7 @@ def make(
             expected=f"{record.value} can be made with its options",
             found=f"{type(error).__name__} in {where(error)}",
             mend=how_to_mend(record),
-        ) from error
+        ) from (error if masked == said else None)  # a trace shows the text of the cause
     # Past whatever __setattr__ the class may have.
     object.__setattr__(instance, "plugin_id", record.key)
     record.move(State.USED)

@@ -76,11 +76,9 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
     except ValidationError as error:
         # The values themselves stay out of the message: one may be a secret, which a validator
         # of the plugin's own may quote.
-        hidden = [
-            text for key, value in values.items() if is_secret(model, key) for text in _texts(value)
-        ]
+        hidden = secrets_in(model, values)
         faults = [
-            f"{'.'.join(map(str, fault['loc'])) or 'options'}: {_without(fault['msg'], hidden)}"
+            f"{'.'.join(map(str, fault['loc'])) or 'options'}: {without(fault['msg'], hidden)}"
             for fault in error.errors(include_input=False, include_url=False)
         ]
     raise PluginError(
@@ -89,6 +87,14 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
         distribution=record.distribution,
         mend=f"set --plugin-option {record.kind}.{record.name}.KEY=VALUE",
     )
+
+
+def secrets_in(model: type[BaseModel] | None, values: Mapping[str, Any] | None) -> list[str]:
+    """The single values that no message may show."""
+    if model is None:
+        return []
+    given = (values or {}).items()
+    return [text for key, value in given if is_secret(model, key) for text in _texts(value)]
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -103,7 +109,8 @@ def _texts(value: Any) -> Iterator[str]:
             yield str(single)
 
 
-def _without(message: str, hidden: Iterable[str]) -> str:
+def without(message: str, hidden: Iterable[str]) -> str:
+    """The message with each of the texts masked."""
     for text in sorted(filter(None, hidden), key=len, reverse=True):
         message = message.replace(text, "**********")
     return message

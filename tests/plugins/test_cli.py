@@ -64,6 +64,8 @@ def test_show_and_explain(house, run):
     house.add("dist", {"scheduling_policies x": "P"}, EVIL, manifest)
     shown = run("plugins", "show", "scheduling_policy:x").stdout
     assert ">=1.0,<2" in shown
+    assert run("plugins", "show", "x").stdout == shown
+    assert "did you mean 'x'" in run("plugins", "show", "xy").stderr
     explained = run("explain", "scheduling_policy", "--json", "--choice", "x").stdout
     (row,) = [row for row in json.loads(explained)["candidates"] if row["name"] == "x"]
     assert (row["rank"], row["verdict"]) == (4, "chosen")
@@ -75,7 +77,7 @@ def test_show_and_explain(house, run):
     [
         (["explain", "platfrom"], {}, "did you mean 'platform'"),
         (["plugins", "show", "platform:nope"], {}, "unknown plugin 'platform:nope'"),
-        (["plugins", "show", "nope"], {}, "KIND:NAME"),
+        (["plugins", "show", "nope"], {}, "unknown plugin 'nope'"),
         (["--plugin", "a:b", "plugins", "list"], {}, "--plugin 'a:b'"),
         (["plugins", "list"], {"FRAMEWORK_PLUGINS": "modl:x"}, "did you mean 'model'"),
         (["explain", "platform"], {"FRAMEWORK_PLUGINS": "nope"}, "names 'nope'"),
@@ -120,3 +122,11 @@ def test_metadata_that_no_program_can_read_are_named(house, run):
     assert (ended.returncode, ended.stdout) == (1, "")
     assert f"entry_points.txt is not UTF-8 in {entries.parent}" in ended.stderr
     assert "Traceback" not in ended.stderr
+    program = "from framework import LLM\nLLM('demo')\n"
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(house.paths)},
+        capture_output=True,
+        text=True,
+    )
+    assert f"PluginError: entry_points.txt is not UTF-8 in {entries.parent}" in ended.stderr

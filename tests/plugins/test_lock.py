@@ -83,6 +83,13 @@ def test_a_file_that_is_no_lock_says_how_to_make_one(tmp_path, content, words):
     assert "framework plugins lock" in str(caught.value)
 
 
+def test_a_lock_that_cannot_be_written_says_what_to_do(house, tmp_path):
+    house.thing("a", "d1")
+    with pytest.raises(ConfigError, match="No such file or directory") as caught:
+        write_lock(resolve_plugins(house.registry()), tmp_path / "missing" / "x.lock")
+    assert f"make the folder {tmp_path / 'missing'}" in str(caught.value)
+
+
 def frozen(file, **options):
     given = {"plugins": fake_plugins(), "executor": "echo", "lock_file": str(file), **options}
     with LLM(MODEL, **given) as llm:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from framework.errors import ConfigError, PluginError
@@ -120,6 +122,45 @@ def test_wrong_options_are_an_error_without_values(house, given, message):
     with pytest.raises(PluginError, match=message) as caught:
         registry.create("extra", "e")
     assert "hush" not in str(caught.value)
+
+
+TELLS = """
+from pydantic import BaseModel, SecretStr
+from framework.errors import ConfigError
+from thing_contract import Extra
+class E(Extra):
+    class Options(BaseModel):
+        token: SecretStr
+        where: str = "here"
+    def __init__(self, options):
+        raise {error}(f"{{options.token.get_secret_value()}} is refused {{options.where}}")
+"""
+
+
+@pytest.mark.parametrize("error", ["ValueError", "SystemExit", "ConfigError"])
+def test_a_constructor_that_fails_tells_no_secret(house, error):
+    house.add("d", {"extras e": "E"}, TELLS.format(error=error))
+    registry = house.registry(
+        {"FRAMEWORK_PLUGINS": "e"}, options={"extra": {"e": {"token": "hush", "where": "there"}}}
+    )
+    with pytest.raises(PluginError, match=r"\*+ is refused there") as caught:
+        registry.create("extra", "e")
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+    (record,) = registry.records("extra")
+    assert "hush" not in record.reason
+
+
+def test_an_error_that_cannot_tell_its_text_is_told_all_the_same(house):
+    bad = "class Bad(Exception):\n    def __str__(self): raise RuntimeError\n"
+    house.add("d", {"extras e": "E", "extras f": "F"}, bad + (
+        "from thing_contract import Extra\n"
+        "class E(Extra):\n    def __init__(self, options): raise Bad\n"
+        "def __getattr__(name): raise Bad\n"
+    ))  # fmt: skip
+    for name, when in (("e", "to start"), ("f", "on import")):
+        registry = house.registry({"FRAMEWORK_PLUGINS": name})
+        with pytest.raises(PluginError, match=f"extra:{name}@d failed {when}: Bad, whose text"):
+            registry.create("extra", name)
 
 
 def test_options_for_nobody_are_an_error(house, extra_code):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from framework.plugins.records import Record
     from framework.plugins.registry import PluginRegistry
 
-Plugin = Annotated[str, typer.Argument(help="KIND:NAME, or KIND:NAME@DISTRIBUTION")]
+Plugin = Annotated[str, typer.Argument(help="NAME, KIND:NAME or KIND:NAME@DISTRIBUTION")]
 
 
 def show_plugin(context: typer.Context, plugin: Plugin, as_json: Json = False) -> None:
@@ -33,15 +33,13 @@ def show_plugin(context: typer.Context, plugin: Plugin, as_json: Json = False) -
 
 
 def meant(registry: PluginRegistry, plugin: str) -> list[Record]:
-    """The records that KIND:NAME[@DISTRIBUTION] means; several where distributions share a
-    name.  Raises ConfigError for another form, PluginError for an unknown kind or name."""
-    from framework.errors import ConfigError
+    """The records that [KIND:]NAME[@DISTRIBUTION] means; several where distributions or kinds
+    share a name.  Raises PluginError for an unknown kind or name."""
     from framework.plugins.lookup import claims, unknown
 
-    kind, colon, name = plugin.partition(":")
-    if not colon:
-        raise ConfigError(f"{plugin!r} is no plugin", expected="KIND:NAME", found=plugin)
-    records = registry.records(registry.kind(kind).name)
+    first, colon, rest = plugin.partition(":")
+    kind, name = (registry.kind(first).name, rest) if colon else (None, plugin)
+    records = registry.records(kind)
     found = claims(records, name)
     if not found:
         raise unknown(name, kind, records, registry.first_party)

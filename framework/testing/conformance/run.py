@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 
 import framework
 from framework.plugins.blame import told
+from framework.plugins.options import secrets_in, without
 from framework.testing.conformance import bounds
 from framework.testing.conformance.bounds import bounded, unending
 from framework.testing.conformance.cases import Case
@@ -172,7 +173,7 @@ class Run:
         except NoDevice as missing:
             status, message = Status.NO_DEVICE, str(missing)
         except BaseException as error:  # an exit is the plugin's failure, too
-            status, message = Status.FAILED, _describe(error)
+            status, message = Status.FAILED, self._without_secrets(_describe(error))
         return Outcome(
             clause=clause,
             status=status,
@@ -180,6 +181,12 @@ class Run:
             reproduce=self._line(clause, suite.case) if status is Status.FAILED else "",
             seconds=time.perf_counter() - started,
         )
+
+    def _without_secrets(self, message: str) -> str:
+        """A report is shown to others."""
+        loaded = self.target.record.cls
+        model = loaded.Options if loaded is not None else None
+        return without(message, secrets_in(model, self.target.options))
 
     def _undeclared(self, clause: Clause) -> str:
         if clause.needs and clause.needs not in self.declared():
