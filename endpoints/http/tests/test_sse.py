@@ -29,6 +29,22 @@ async def read(response, most=None):
     return got
 
 
+class Client:
+    """As much of a request as a stream asks for.  stays: seconds until it goes away."""
+
+    def __init__(self, stays=None):
+        self.stays = stays
+
+    async def receive(self):
+        if self.stays is None:
+            await asyncio.Event().wait()
+        await asyncio.sleep(self.stays)
+        return {"type": "http.disconnect"}
+
+
+STAYS = Client()
+
+
 async def counting(stop, error=None):
     for number in range(stop):
         yield {"number": number}
@@ -38,7 +54,7 @@ async def counting(stop, error=None):
 
 def test_events_come_in_order_and_end():
     async def scene():
-        return await read(await sse.stream(counting(2)))
+        return await read(await sse.stream(counting(2), STAYS))
 
     assert "".join(asyncio.run(scene())) == (
         'data: {"number":0}\n\ndata: {"number":1}\n\ndata: [DONE]\n\n'
@@ -47,7 +63,7 @@ def test_events_come_in_order_and_end():
 
 def test_events_that_came_while_the_client_was_slow_are_one_piece():
     async def scene():
-        response = await sse.stream(counting(3))
+        response = await sse.stream(counting(3), STAYS)
         await asyncio.sleep(0)  # all three are there
         return await read(response)
 
@@ -58,7 +74,7 @@ def test_events_that_came_while_the_client_was_slow_are_one_piece():
 
 def test_an_error_before_the_first_event_is_raised():
     async def scene():
-        await sse.stream(counting(0, InputError("no")))
+        await sse.stream(counting(0, InputError("no")), STAYS)
 
     with pytest.raises(InputError, match="no"):
         asyncio.run(scene())
@@ -66,7 +82,7 @@ def test_an_error_before_the_first_event_is_raised():
 
 def test_a_later_error_is_an_event_and_the_stream_ends():
     async def scene():
-        return await read(await sse.stream(counting(1, FrameworkError("broke"))))
+        return await read(await sse.stream(counting(1, FrameworkError("broke")), STAYS))
 
     _, error, end = asyncio.run(scene())
     assert '"message":"broke"' in error
@@ -81,7 +97,7 @@ def test_silence_is_filled_before_and_between_events():
             await heard.wait()
             yield {"late": True}
 
-        response = await sse.stream(slow(), keep_alive=0.001)
+        response = await sse.stream(slow(), STAYS, keep_alive=0.001)
         asyncio.get_running_loop().call_later(0.05, heard.set)
         return await read(response)
 
@@ -104,7 +120,7 @@ def test_events_are_closed_when_the_client_goes_away(most):
             finally:
                 closed.set()
 
-        await read(await sse.stream(endless()), most)
+        await read(await sse.stream(endless(), STAYS), most)
         await asyncio.wait_for(closed.wait(), 30)
 
     asyncio.run(scene())
@@ -112,3 +128,21 @@ def test_events_are_closed_when_the_client_goes_away(most):
 
 def test_an_event_with_a_name_says_it():
     assert sse.named({"type": "a.b"}) == b'event: a.b\ndata: {"type":"a.b"}\n\n'
+
+
+def test_a_client_that_goes_away_before_the_first_event_ends_them():
+    async def scene():
+        closed = asyncio.Event()
+
+        async def endless():
+            try:
+                await asyncio.Event().wait()
+                yield {}
+            finally:
+                closed.set()
+
+        response = await sse.stream(endless(), Client(stays=0.01), keep_alive=1000)
+        await asyncio.wait_for(closed.wait(), 30)
+        return response.status_code
+
+    assert asyncio.run(scene()) == 499

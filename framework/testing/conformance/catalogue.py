@@ -10,6 +10,7 @@ _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
     "command": f"{_SUITES}.command:CommandSuite",
+    "endpoint": f"{_SUITES}.endpoint:EndpointSuite",
     "executor": f"{_SUITES}.executor:ExecutorSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kernel": f"{_SUITES}.kernel:KernelSuite",

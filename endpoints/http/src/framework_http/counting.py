@@ -8,14 +8,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from framework.contracts.stat_logger import Counter, Gauge, Metric
+from framework_http.leaving import GONE
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 METHODS = frozenset(("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"))
 OTHER = "other"
-GONE = 499
-"""Nobody waited for the answer."""
 
 
 class HttpCounts:

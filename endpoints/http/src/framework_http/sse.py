@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
 from framework.errors import FrameworkError
 from framework_http.faults import describe
+from framework_http.leaving import gone, unless_gone
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -54,6 +56,7 @@ CHUNKS = Form(end=DONE)
 
 async def stream(
     events: AsyncGenerator[Item, None],
+    request: Request,
     form: Form = CHUNKS,
     keep_alive: float = KEEP_ALIVE_SECONDS,
 ) -> Response:
@@ -61,14 +64,17 @@ async def stream(
 
     Raises what comes up before the first event, as an ordinary answer can still be given; what
     comes up later is an event, then the end.  If nothing comes for `keep_alive` seconds the
-    response begins without an event.
+    response begins without an event.  A client that goes away before that ends it.
     """
     pump = _Pump(events, form, keep_alive)
     try:
-        first = await pump.next()
+        first = await unless_gone(request, pump.next())
     except BaseException:
         pump.end()
         raise
+    if first is None and not pump.ended:
+        pump.end()
+        return gone()
     return _EventStream(pump, first)
 
 
@@ -79,7 +85,7 @@ class _Pump:
         self._form, self._keep_alive = form, keep_alive
         self._ready: list[bytes] = []
         self._news = asyncio.Event()
-        self._ended = False
+        self.ended = False
         self._error: Exception | None = None
         self._task = asyncio.create_task(self._run(events))
 
@@ -91,14 +97,14 @@ class _Pump:
                     self._news.set()
         except Exception as error:
             self._error = error
-        self._ended = True
+        self.ended = True
         self._news.set()
 
     async def next(self) -> bytes | None:
         """All events that have come meanwhile, in one piece: a client that is slower than the
         engine costs no more than one that is not.  The form's `idle` if none has; None after the
         last.  Raises what the events raise."""
-        if not self._ready and not self._ended:
+        if not self._ready and not self.ended:
             self._news.clear()
             try:
                 async with asyncio.timeout(self._keep_alive):

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class TokenizeFields(BaseModel):
     """A text, or a conversation as the model is shown it."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, json_schema_extra={"examples": [{"prompt": "Hello"}]}
+    )
 
     model: str | None = None
     prompt: str | None = None

@@ -15,12 +15,13 @@ from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import Layer, clause
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.text_parts import (
+    AGAIN,
     LONG,
     cuts,
-    expect_quick,
     mixture,
     note_text,
     prose,
+    time_of_push,
 )
 
 WHY, BECAUSE = "why", "because"
@@ -291,4 +292,5 @@ class ReasoningParserSuite(Suite):
     def pushes_are_quick(self) -> None:
         before, between, _ = self.marks()
         for head, what in ((before, "long reasoning"), (before + between, "a long answer")):
-            expect_quick(self.stream().push, head + "x" * LONG, self.push_budget, what)
+            seconds = time_of_push(self.now, self.stream().push, head + "x" * LONG)
+            self.expect_quick(seconds, self.push_budget, f"a push is slow after {what}", AGAIN)

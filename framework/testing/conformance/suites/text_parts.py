@@ -5,10 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 import statistics
-import time
 from collections.abc import Callable
 
-from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.cases import Case
 
 WORDS = ("sun", "moon", "42", "\u4e2d\u6587", "\U0001f600", "caf\u00e9", "a.b", "it's")
 MARKS = (
@@ -19,6 +18,7 @@ MARKS = (
 """Pieces of the ways in which models are known to write, and what stands in JSON."""
 LONG = 1_000_000
 """Characters of a long text."""
+AGAIN = "; hold pieces, and read none of them again"
 
 
 def cuts(case: Case, text: str) -> list[list[str]]:
@@ -56,18 +56,12 @@ def note_text(case: Case, text: str, pieces: list[str] | None = None) -> None:
         case.note(cut=json.dumps([len(piece) for piece in pieces]))
 
 
-def expect_quick(push: Callable[[str], object], text: str, budget: float, what: str) -> None:
-    """A push of one character takes no longer because much was pushed before."""
+def time_of_push(now: Callable[[], float], push: Callable[[str], object], text: str) -> float:
+    """Seconds that a push of one character takes once `text` was pushed: the median of some."""
     push(text)
     seconds = []
     for _ in range(21):
-        started = time.perf_counter()
+        started = now()
         push("x")
-        seconds.append(time.perf_counter() - started)
-    middle = statistics.median(seconds)
-    expect(
-        middle <= budget,
-        f"a push of one character takes long once {what} came before: the whole is read again",
-        expected=f"at most {budget:g} s",
-        found=f"{middle:.4f} s",
-    )
+        seconds.append(now() - started)
+    return statistics.median(seconds)

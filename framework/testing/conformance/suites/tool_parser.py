@@ -21,13 +21,14 @@ from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import Layer, clause
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.text_parts import (
+    AGAIN,
     LONG,
     MARKS,
     cuts,
-    expect_quick,
     mixture,
     note_text,
     prose,
+    time_of_push,
 )
 from framework.testing.conformance.suites.tool_parts import Found, events_of, gather, tools
 
@@ -258,4 +259,5 @@ class ToolParserSuite(Suite):
         head = self.written().partition(VALUE)[0]
         for text, what in (("x" * LONG, "long text"), (head + "x" * LONG, "long arguments")):
             parser: ToolParser = self.new()
-            expect_quick(parser.stream(tools(NAME)).push, text, self.push_budget, what)
+            seconds = time_of_push(self.now, parser.stream(tools(NAME)).push, text)
+            self.expect_quick(seconds, self.push_budget, f"a push is slow after {what}", AGAIN)

@@ -39,7 +39,9 @@ class CountFields(CommonFields):
 
     ignored: ClassVar[tuple[str, ...]] = _IGNORED
 
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: list[dict[str, Any]] = Field(
+        min_length=1, examples=[[{"role": "user", "content": "Hello"}]]
+    )
     system: str | list[dict[str, Any]] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: ToolChoice | None = None

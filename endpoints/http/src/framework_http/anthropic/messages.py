@@ -45,7 +45,7 @@ class Messages(Endpoint):
             parts, answer = await _ask(service, fields, request)
             events = _events(parts, answer)
             if fields.streams:
-                return await sse.stream(events, FORM)
+                return await sse.stream(events, request, FORM)
             return ask.answer(await ask.unless_gone(request, _whole(events, answer)))
 
         @router.post("/count_tokens")

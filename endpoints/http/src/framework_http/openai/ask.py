@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -11,6 +11,7 @@ from fastapi import Request
 from starlette.responses import Response
 
 from framework.errors import EngineDeadError, FrameworkError, OverdueError
+from framework_http.leaving import gone, unless_gone
 from framework_http.openai.shapes import Usage
 from framework_http.sse import JSON
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from framework.engine.request_options import RequestOptions
 
 T = TypeVar("T")
-GONE = 499
-"""The status that proxies log for a client that went away; nobody reads it."""
 
 
 async def whole(
@@ -55,26 +54,6 @@ async def whole(
         return await unless_gone(request, everything())
     except* FrameworkError as errors:
         raise _first(errors) from None
-
-
-async def unless_gone(request: Request, work: Awaitable[T]) -> T | None:
-    """The result of `work`, which is cancelled when the client goes away; then None.
-
-    The server does not cancel a plain handler for that.
-    """
-
-    async def gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    task, watch = asyncio.ensure_future(work), asyncio.create_task(gone())
-    try:
-        await asyncio.wait((task, watch), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        for one in (task, watch):
-            one.cancel()
-        await asyncio.gather(task, watch, return_exceptions=True)
 
 
 async def parts(
@@ -127,7 +106,7 @@ async def parts(
 def answer(body: Mapping[str, Any] | None) -> Response:
     """A whole response; None: nobody waits for it any more."""
     if body is None:
-        return Response(status_code=GONE)
+        return gone()
     return Response(JSON.encode(body), media_type="application/json")
 
 

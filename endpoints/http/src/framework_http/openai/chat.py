@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 class ChatFields(Fields):
     """The body of POST /v1/chat/completions."""
 
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: list[dict[str, Any]] = Field(
+        min_length=1, examples=[[{"role": "user", "content": "Hello"}]]
+    )
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -111,7 +113,7 @@ class Chat(Endpoint):
             if fields.streams:
                 parts = ask.parts(service, [prompt], sampling, options)
                 envelope = Envelope("chatcmpl", "chat.completion.chunk", model)
-                return await sse.stream(_chunks(parts, fields, envelope, reader))
+                return await sse.stream(_chunks(parts, fields, envelope, reader), request)
             envelope = Envelope("chatcmpl", "chat.completion", model)
             found = await ask.whole(service, [prompt], sampling, options, request)
             return _answer(found, fields, envelope, reader)

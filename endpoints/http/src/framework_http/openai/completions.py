@@ -74,7 +74,7 @@ class Completions(Endpoint):
             envelope = Envelope("cmpl", "text_completion", model)
             if fields.streams:
                 parts = ask.parts(service, prompts, sampling, options)
-                return await sse.stream(_chunks(parts, fields, envelope, sampling.n))
+                return await sse.stream(_chunks(parts, fields, envelope, sampling.n), request)
             found = await ask.whole(service, prompts, sampling, options, request)
             return _answer(found, fields, envelope)
 

@@ -43,7 +43,7 @@ class Responses(Endpoint):
             parts, response = await _ask(service, fields, request)
             events = _events(service, parts, response)
             if fields.streams:
-                return await sse.stream(_told(events, response), FORM)
+                return await sse.stream(_told(events, response), request, FORM)
             return ask.answer(await ask.unless_gone(request, _whole(events, response)))
 
         @router.get("/{response_id}")
