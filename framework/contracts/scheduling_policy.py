@@ -65,4 +65,5 @@ class SchedulingPolicy(Contract):
         """float64 [n], finite; smaller comes first.  n may be 0, and `tenant_names` changes."""
 
     def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
-        """After a step was planned: tokens of each of its requests, int64 [n]; n may be 0."""
+        """After a step was planned: tokens of each of its requests, int64 [n]; n may be 0.  What
+        is computed again after a preemption is not counted again."""

@@ -45,6 +45,7 @@ class Request:
         "num_prompt",
         "preempted",
         "prompt_logprobs_done",
+        "reached",
         "slot",
         "status",
         "tenant",
@@ -69,6 +70,7 @@ class Request:
         self.cached: int | None = None
         self.waited = 0.0  # seconds until it first had a slot
         self.preempted = 0
+        self.reached = 0  # most tokens that were ever planned, as far as the policy counts them
         self.waits_since = -math.inf  # seconds; when it was preempted last
         self.prompt_logprobs_done = 1  # position 0 has no log-probability
 

@@ -27,6 +27,7 @@ class SlotTable:
     generation: rises when the slot is released.  tokens: ids, int32 [slots, max_len].
     length: ids present.  known: ids present or sure to come from steps in flight.
     planned: tokens whose computation was planned.  confirmed: computed for certain.
+    reached: the most that were ever planned, also before a preemption; for policies that count.
     limit: prompt and output tokens at most.  cap: tokens that are ever computed (the last
     sampled one never is).  pooled: a vector is made of all of them.
     in_flight: steps in flight.  attended: a participant looks on.
@@ -40,6 +41,7 @@ class SlotTable:
         self.known = np.zeros(num_slots, np.int64)
         self.planned = np.zeros(num_slots, np.int64)
         self.confirmed = np.zeros(num_slots, np.int64)
+        self.reached = np.zeros(num_slots, np.int64)
         self.limit = np.zeros(num_slots, np.int64)
         self.cap = np.zeros(num_slots, np.int64)
         self.pooled = np.zeros(num_slots, np.bool_)
@@ -71,6 +73,7 @@ class SlotTable:
         self.tokens[slot, :count] = tokens
         self.length[slot] = self.known[slot] = count
         self.planned[slot] = self.confirmed[slot] = computed
+        self.reached[slot] = request.reached
         entry = request.input
         self.limit[slot] = entry.max_total
         self.cap[slot] = request.cap
@@ -85,8 +88,6 @@ class SlotTable:
         self.key[slot] = request.key
         self.ids[slot] = entry.request_id
         self._set_stop_ids(slot, entry.stop_ids)
-        if self.num_drafts[slot]:
-            self.set_drafts(slot, [])
         return slot
 
     def _set_stop_ids(self, slot: int, ids: tuple[int, ...]) -> None:
@@ -107,7 +108,9 @@ class SlotTable:
         request = self.requests[slot]
         assert request is not None
         request.tokens = self.tokens[slot, : self.length[slot]].copy()
+        request.reached = int(self.reached[slot])
         request.slot = -1
+        self.num_drafts[slot] = 0
         self.requests[slot] = None
         left = (slot, int(self.generation[slot]))
         self.generation[slot] += 1

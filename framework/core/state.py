@@ -135,11 +135,15 @@ class CoreState:
         self.order_changed = True
 
     def account(self, plan: StepPlan, now: float) -> None:
-        """Tell the policy what was planned."""
+        """Tell the policy what was planned, each token once.  Were those told again that are
+        computed again after a preemption, two that do not fit together could fall behind each
+        other in turn, and lose to each other what they have, for ever."""
         if self.accounts:
-            slots = plan.slots.astype(np.int64)
-            view = self.slots.view(slots, now, self.tenants)
-            self.policy.served(view, plan.num_new.astype(np.int64))
+            slots, table = plan.slots.astype(np.int64), self.slots
+            ends, reached = table.planned[slots], table.reached[slots]
+            table.reached[slots] = np.maximum(reached, ends)
+            tokens = np.clip(ends - reached, 0, plan.num_new.astype(np.int64))
+            self.policy.served(table.view(slots, now, self.tenants), tokens)
 
     def vacate(self, slot: int) -> Request:
         """The request leaves its slot; slot and pages are free once nothing in flight can

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from framework.contracts.participant import External, SchedulerParticipant
 from framework.contracts.step import NOTHING_LATE
 from framework.errors import EngineDeadError
 from framework.testing import expected_tokens, from_outputs
@@ -71,14 +72,39 @@ def test_many_stop_ids_of_one_request_are_none_of_another(engine):
 
 
 def test_the_next_request_of_a_slot_does_not_verify_the_drafts_of_the_last(engine):
-    one = engine(runner={"drafter": lambda *_: [1, 2]}, max_drafts=2, max_num_seqs=1)
+    """It owns the slot for a while before it is computed."""
+
+    class Loading(SchedulerParticipant):
+        def external_prefix(self, request, local_hit):
+            return External(2, lambda: 0)
+
+    one = engine(
+        participants={"loading": Loading()},
+        runner={"drafter": lambda *_: [1, 2]},
+        max_drafts=2,
+        max_num_seqs=1,
+    )
     one.add("gone", [1] * 3, 9)
     one.step()
     one.core.abort(["gone"])
-    one.add("next", [2] * 3, 9)
+    one.add("next", [2] * 3, 9, extras={"loading": b""})
     one.step()
-    assert one.runner.plans[-1].admitted[0].request_id == "next"
+    one.step()
+    assert one.runner.plans[-2].admitted[0].request_id == "next"
+    assert one.runner.plans[-1].num_new.tolist() == [3]
     assert one.runner.plans[-1].draft_counts.tolist() == [0]
+    one.run()
+
+
+def test_a_stop_id_at_the_limit_is_told_as_one_while_another_is_in_its_prompt(engine):
+    script = from_outputs({"a": [1, 9], "b": [1] * 8})
+    one = engine(runner={"script": script}, max_num_batched_tokens=4)
+    one.add("a", [1], 2, stop_ids=(9,))
+    one.step()
+    one.add("b", [2] * 9)
+    one.step()
+    assert one.runner.plans[-1].wants_logits.tolist() == [True, False]
+    assert one.answers["a"].reason == "stop"
     one.run()
 
 

@@ -115,3 +115,51 @@ def test_a_policy_cannot_change_the_names():
     assert not hasattr(tenants, "append")
     with pytest.raises(TypeError):
         tenants[0] = "b"
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("caching", [False, True])
+@pytest.mark.parametrize("tenants", [2, 5])
+def test_tenants_whose_requests_do_not_fit_together_all_come_to_their_end(
+    engine, alone, tenants, caching, depth
+):
+    """Each in turn is the one furthest ahead and loses its pages to the others: what it computes
+    again brings it no further ahead, so that at last it gets beyond where it was."""
+    one = engine(
+        policy=FairQueueing(),
+        runner={"num_pages": 10},
+        loop_depth=depth,
+        enable_prefix_caching=caching,
+        max_num_batched_tokens=8,
+        long_prefill_threshold="auto",
+    )
+    for index in range(tenants):
+        one.add(str(index), [index] * 24, 8, tenant=str(index))
+    answers = one.run(1000)
+    assert one.core.stats.preemptions > 0
+    for index in range(tenants):
+        assert answers[str(index)].tokens == alone([index] * 24, 8).tokens
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_policy_hears_once_of_a_token_that_is_computed_twice(engine, depth):
+    class Accounts(FairQueueing):
+        def served(self, requests, tokens):
+            super().served(requests, tokens)
+            for arrival, count in zip(requests.arrival.tolist(), tokens.tolist(), strict=True):
+                told[arrival] += count
+
+    told = {1: 0, 2: 0, 3: 0}
+    one = engine(
+        policy=Accounts(),
+        runner={"num_pages": 10},
+        loop_depth=depth,
+        enable_prefix_caching=False,
+        max_num_batched_tokens=8,
+    )
+    for index in range(3):
+        one.add(str(index), [index] * 16, 9, tenant=str(index))
+    one.run(1000)
+    assert one.core.stats.preemptions > 0
+    assert sum(plan.num_tokens for plan in one.runner.plans) > 3 * 24
+    assert told == {1: 24, 2: 24, 3: 24}
