@@ -1,0 +1,24 @@
+"""The native part.  Where there is no C compiler the install goes on without it, and the backend
+rejects itself with that reason."""
+
+from setuptools import Extension, setup
+
+NATIVE = "src/framework_cpu_paged/native"
+
+setup(
+    ext_modules=[
+        Extension(
+            "framework_cpu_paged._native",
+            sources=[
+                f"{NATIVE}/{name}.c" for name in ("module", "plan", "threads", "avx512", "avx2", "plain")
+            ],
+            depends=[f"{NATIVE}/{name}.h" for name in ("paged", "vectors", "attend")],
+            extra_compile_args=["-O3", "-std=gnu11", "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi"],
+            libraries=["dl", "m"],
+            define_macros=[("Py_LIMITED_API", "0x030B0000")],
+            py_limited_api=True,
+            optional=True,
+        )
+    ],
+    options={"bdist_wheel": {"py_limited_api": "cp311"}},
+)

@@ -1,0 +1,408 @@
+/* The two kernels, for the instruction set that the including file has chosen.
+ *
+ * Rows of a tile are its queries times the heads that share a KV head: row = query * group + head.
+ */
+#include "vectors.h"
+
+#if defined(PAGED_AVX512)
+enum { SCORE_ROWS = 8, VALUE_ROWS = 4, VALUE_VECTORS = 4 };
+#else
+enum { SCORE_ROWS = 4, VALUE_ROWS = 2, VALUE_VECTORS = 2 };
+#endif
+
+/* What one thread works with. */
+struct space {
+    float *queries;  /* [TILE][head_size], times scale */
+    float *scores;   /* [TILE][PART], then weights */
+    float *part;     /* [TILE][head_size_v], of one part */
+    float *sum;      /* [TILE][head_size_v], of all parts so far */
+    float most[TILE], total[TILE], part_most[TILE], part_total[TILE];
+};
+
+/* A part of a row's tokens, for a tile: tokens [start, stop), of which the tile sees
+ * [0, sinks) and [low, stop). */
+struct span {
+    int32_t start, stop, low, sinks;
+};
+
+struct tile {
+    const struct layer *layer;
+    const struct task *task;
+    const int32_t *table;
+    int32_t head, group, rows; /* head: the KV head */
+    int32_t causal, length;
+};
+
+INLINE int32_t lowest(const struct layer *layer, int32_t position)
+{
+    int32_t low = 0;
+    if (layer->window > 0 && position - layer->window + 1 > low)
+        low = position - layer->window + 1;
+    if (layer->chunk > 0 && position / layer->chunk * layer->chunk > low)
+        low = position / layer->chunk * layer->chunk;
+    return low;
+}
+
+INLINE int hidden_block(const struct span *span, int32_t start)
+{
+    return start + LANES <= span->low && start >= span->sinks;
+}
+
+/* Where K (or, with `values`, V) of a block of LANES tokens lies, as an index into elements. */
+INLINE int64_t place(const struct tile *tile, int32_t start, int values)
+{
+    const struct layer *layer = tile->layer;
+    int32_t page = start / layer->page_tokens, offset = start % layer->page_tokens;
+    int64_t per_head = (int64_t)layer->page_tokens * (layer->head_size + layer->head_size_v);
+    int64_t at = tile->table[page] * layer->page_stride + tile->head * per_head;
+    if (values)
+        return at + (int64_t)layer->page_tokens * layer->head_size + (int64_t)offset * layer->head_size_v;
+    return at + (int64_t)offset * layer->head_size;
+}
+
+INLINE void score(const float *queries, const char *keys, int64_t at, float *scores,
+                  int32_t head_size, enum dtype dtype, int rows)
+{
+    vec sums[SCORE_ROWS];
+    for (int i = 0; i < rows; i++)
+        sums[i] = splat(0);
+    for (int32_t d = 0; d < head_size; d++) {
+        vec key = load(keys, at + (int64_t)d * LANES, dtype);
+        for (int i = 0; i < rows; i++)
+            sums[i] += queries[i * head_size + d] * key;
+    }
+    for (int i = 0; i < rows; i++)
+        store(scores + i * PART, sums[i]);
+}
+
+INLINE void score_block(const struct tile *tile, struct space *space, int64_t at, float *scores,
+                        enum dtype dtype)
+{
+    const int32_t size = tile->layer->head_size;
+    int32_t row = 0;
+    for (; row + SCORE_ROWS <= tile->rows; row += SCORE_ROWS)
+        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype,
+              SCORE_ROWS);
+    for (; row + 3 <= tile->rows; row += 3)
+        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 3);
+    for (; row < tile->rows; row++)
+        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 1);
+}
+
+/* softcap, slopes and mask of the scores of one row and block. */
+INLINE vec masked(const struct tile *tile, int32_t row, int32_t start, vec score)
+{
+    const struct layer *layer = tile->layer;
+    int32_t position = tile->task->position + row / tile->group;
+    veci at = start + (veci){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    if (layer->softcap > 0)
+        score = layer->softcap * hyperbolic_tangent(score / layer->softcap);
+    if (layer->slopes != NULL)
+        score += layer->slopes[tile->head * tile->group + row % tile->group] *
+                 __builtin_convertvector(at - position, vec);
+    if (!tile->causal)
+        return choose(at < tile->length, score, splat(-INFINITY));
+    int32_t low = lowest(layer, position);
+    if (start + LANES - 1 <= position && low <= start)
+        return score;
+    veci seen = (at <= position) & ((at >= low) | (at < layer->sink_tokens));
+    return choose(seen, score, splat(-INFINITY));
+}
+
+/* Scores of all blocks of a part become weights e^(score - most), with their sum. */
+static void weigh(const struct tile *tile, struct space *space, const struct span *span)
+{
+    for (int32_t row = 0; row < tile->rows; row++) {
+        float *scores = space->scores + row * PART;
+        vec most = splat(-INFINITY), total = splat(0);
+        for (int32_t start = span->start; start < span->stop; start += LANES) {
+            if (hidden_block(span, start))
+                continue;
+            float *block = scores + start - span->start;
+            vec value = masked(tile, row, start, *(const loose_vec *)block);
+            store(block, value);
+            most = choose(most > value, most, value);
+        }
+        float top = space->part_most[row] = most_of(most);
+        vec base = splat(top == -INFINITY ? 0 : top);
+        for (int32_t start = span->start; start < span->stop; start += LANES) {
+            if (hidden_block(span, start))
+                continue;
+            float *block = scores + start - span->start;
+            vec weight = exponential(*(const loose_vec *)block - base);
+            store(block, weight);
+            total += weight;
+        }
+        space->part_total[row] = sum_of(total);
+    }
+}
+
+INLINE void add_values(const struct tile *tile, const char *values, int64_t at, const float *weights,
+                       float *sums, int first, int last, enum dtype dtype, int rows, int vectors)
+{
+    const int32_t size = tile->layer->head_size_v;
+    vec kept[VALUE_ROWS][VALUE_VECTORS];
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            kept[i][j] = *(const loose_vec *)(sums + i * size + j * LANES);
+    for (int t = first; t < last; t++)
+        for (int j = 0; j < vectors; j++) {
+            vec value = load(values, at + (int64_t)t * size + j * LANES, dtype);
+            for (int i = 0; i < rows; i++)
+                kept[i][j] += weights[i * PART + t] * value;
+        }
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < vectors; j++)
+            store(sums + i * size + j * LANES, kept[i][j]);
+}
+
+/* All rows of a tile, for `vectors` vectors of V from dimension `d` on. */
+INLINE void add_columns(const struct tile *tile, struct space *space, int64_t at,
+                        const float *weights, int first, int last, int32_t d, enum dtype dtype,
+                        int vectors)
+{
+    const int32_t size = tile->layer->head_size_v;
+    int32_t row = 0;
+    for (; row + VALUE_ROWS <= tile->rows; row += VALUE_ROWS)
+        add_values(tile, tile->layer->cache, at + d, weights + row * PART,
+                   space->part + row * size + d, first, last, dtype, VALUE_ROWS, vectors);
+    for (; row < tile->rows; row++)
+        add_values(tile, tile->layer->cache, at + d, weights + row * PART,
+                   space->part + row * size + d, first, last, dtype, 1, vectors);
+}
+
+INLINE void add_block(const struct tile *tile, struct space *space, const struct span *span,
+                      int32_t start, enum dtype dtype)
+{
+    const int32_t size = tile->layer->head_size_v;
+    const float *weights = space->scores + start - span->start;
+    int64_t at = place(tile, start, 1);
+    /* Only tokens that are seen: the others may hold anything, and 0 times that is no number. */
+    int first = start < span->low && start >= span->sinks ? span->low - start : 0;
+    int last = span->stop - start < LANES ? span->stop - start : LANES;
+    int32_t d = 0;
+    for (; d + VALUE_VECTORS * LANES <= size; d += VALUE_VECTORS * LANES)
+        add_columns(tile, space, at, weights, first, last, d, dtype, VALUE_VECTORS);
+    for (; d < size; d += LANES)
+        add_columns(tile, space, at, weights, first, last, d, dtype, 1);
+}
+
+/* Scores of all blocks of a part that a tile sees. */
+INLINE void score_blocks(const struct tile *tile, struct space *space, const struct span *span,
+                         enum dtype dtype)
+{
+    for (int32_t start = span->start; start < span->stop; start += LANES)
+        if (!hidden_block(span, start))
+            score_block(tile, space, place(tile, start, 0), space->scores + start - span->start,
+                        dtype);
+}
+
+INLINE void add_blocks(const struct tile *tile, struct space *space, const struct span *span,
+                       enum dtype dtype)
+{
+    memset(space->part, 0, sizeof(float) * (size_t)tile->rows * tile->layer->head_size_v);
+    for (int32_t start = span->start; start < span->stop; start += LANES)
+        if (!hidden_block(span, start))
+            add_block(tile, space, span, start, dtype);
+}
+
+#define FOR_EACH_DTYPE(work, ...)                                                                  \
+    switch (tile->layer->cache_dtype) {                                                            \
+    case FLOAT32:                                                                                  \
+        work(__VA_ARGS__, FLOAT32);                                                                \
+        break;                                                                                     \
+    case BFLOAT16:                                                                                 \
+        work(__VA_ARGS__, BFLOAT16);                                                               \
+        break;                                                                                     \
+    default:                                                                                       \
+        work(__VA_ARGS__, FLOAT16);                                                                \
+    }
+
+/* The softmax of one part, and its weighted sum of V, into space->part. */
+static void attend_part(const struct tile *tile, struct space *space, const struct span *span)
+{
+    FOR_EACH_DTYPE(score_blocks, tile, space, span)
+    weigh(tile, space, span);
+    FOR_EACH_DTYPE(add_blocks, tile, space, span)
+}
+
+/* One more part into what the parts before it gave. */
+static void merge(float *most, float *total, float *sum, float part_most, float part_total,
+                  const float *part, int32_t size)
+{
+    if (part_most == -INFINITY)
+        return;
+    float top = *most > part_most ? *most : part_most;
+    float old = *most == top ? 1 : expf(*most - top), new = part_most == top ? 1 : expf(part_most - top);
+    *total = *total * old + part_total * new;
+    for (int32_t d = 0; d < size; d += LANES)
+        store(sum + d, *(const loose_vec *)(sum + d) * old + *(const loose_vec *)(part + d) * new);
+    *most = top;
+}
+
+static void begin(const struct layer *layer, int32_t head, float *most, float *total, float *sum)
+{
+    *most = layer->sinks == NULL ? -INFINITY : layer->sinks[head];
+    *total = layer->sinks == NULL ? 0 : 1;
+    memset(sum, 0, sizeof(float) * (size_t)layer->head_size_v);
+}
+
+static void finish(const struct layer *layer, int32_t token, int32_t head, float total,
+                   const float *sum)
+{
+    int64_t at = ((int64_t)token * layer->heads + head) * layer->head_size_v;
+    for (int32_t d = 0; d < layer->head_size_v; d++)
+        put(layer->out, at + d, total > 0 || total != total ? sum[d] / total : 0, layer->dtype);
+}
+
+INLINE struct span span_of(const struct tile *tile, int32_t part)
+{
+    const struct layer *layer = tile->layer;
+    const struct task *task = tile->task;
+    int32_t high = tile->causal ? task->position + task->count : tile->length;
+    struct span span = {.start = part * PART, .stop = (part + 1) * PART};
+    span.low = tile->causal ? lowest(layer, task->position) : 0;
+    span.sinks = layer->sink_tokens;
+    if (span.stop > high)
+        span.stop = high;
+    return span;
+}
+
+INLINE int empty(const struct span *span)
+{
+    return span->stop <= span->low && span->start >= span->sinks;
+}
+
+static void read_queries(const struct tile *tile, struct space *space)
+{
+    const struct layer *layer = tile->layer;
+    for (int32_t row = 0; row < tile->rows; row++) {
+        int64_t at = (tile->task->first + row / tile->group) * layer->q_stride +
+                     (int64_t)(tile->head * tile->group + row % tile->group) * layer->head_size;
+        for (int32_t d = 0; d < layer->head_size; d++)
+            space->queries[row * layer->head_size + d] = get(layer->q, at + d, layer->dtype) * layer->scale;
+    }
+}
+
+/* All parts of a tile, one after the other. */
+static void attend_whole(const struct tile *tile, struct space *space)
+{
+    const struct layer *layer = tile->layer;
+    const int32_t size = layer->head_size_v, head = tile->head * tile->group;
+    for (int32_t row = 0; row < tile->rows; row++)
+        begin(layer, head + row % tile->group, &space->most[row], &space->total[row],
+              space->sum + row * size);
+    for (int32_t part = 0; part < tile->task->num_parts; part++) {
+        struct span span = span_of(tile, part);
+        if (empty(&span))
+            continue;
+        attend_part(tile, space, &span);
+        for (int32_t row = 0; row < tile->rows; row++)
+            merge(&space->most[row], &space->total[row], space->sum + row * size,
+                  space->part_most[row], space->part_total[row], space->part + row * size, size);
+    }
+    for (int32_t row = 0; row < tile->rows; row++)
+        finish(layer, tile->task->first + row / tile->group, head + row % tile->group,
+               space->total[row], space->sum + row * size);
+}
+
+/* One part of a query whose parts are taken by several threads; the last of them merges. */
+static void attend_split(struct call *call, const struct tile *tile, struct space *space)
+{
+    const struct layer *layer = tile->layer;
+    const struct task *task = tile->task;
+    const int32_t size = layer->head_size_v, record = size + LANES;
+    struct span span = span_of(tile, task->part);
+    /* Results of the row's first part, KV head and head; the parts' follow one another. */
+    float *results = call->partials +
+                     ((int64_t)task->split * layer->kv_heads + (int64_t)tile->head * task->num_parts) *
+                         tile->group * record;
+    float *own = results + (int64_t)task->part * tile->group * record;
+    if (!empty(&span))
+        attend_part(tile, space, &span);
+    for (int32_t row = 0; row < tile->rows; row++) {
+        own[row * record + size] = empty(&span) ? -INFINITY : space->part_most[row];
+        own[row * record + size + 1] = space->part_total[row];
+        memcpy(own + row * record, space->part + row * size, sizeof(float) * (size_t)size);
+    }
+    atomic_int *done = &call->merged[(int64_t)task->split * layer->kv_heads + tile->head];
+    if (atomic_fetch_add(done, 1) + 1 < task->num_parts)
+        return;
+    for (int32_t row = 0; row < tile->rows; row++) {
+        int32_t head = tile->head * tile->group + row;
+        float most, total, *sum = space->sum;
+        begin(layer, head, &most, &total, sum);
+        for (int32_t part = 0; part < task->num_parts; part++) {
+            const float *result = results + ((int64_t)part * tile->group + row) * record;
+            merge(&most, &total, sum, result[size], result[size + 1], result, size);
+        }
+        finish(layer, task->first, head, total, sum);
+    }
+}
+
+static void attend_tile(struct call *call, int32_t index, struct space *space)
+{
+    const struct layer *layer = call->layer;
+    const struct plan *plan = call->plan;
+    const struct task *task = &plan->tasks[index / layer->kv_heads];
+    struct tile tile = {
+        .layer = layer,
+        .task = task,
+        .table = plan->table + task->row * plan->table_stride,
+        .head = index % layer->kv_heads,
+        .group = layer->heads / layer->kv_heads,
+        .causal = plan->causal,
+        .length = plan->lengths[task->row],
+    };
+    tile.rows = task->count * tile.group;
+    read_queries(&tile, space);
+    if (task->part >= 0)
+        attend_split(call, &tile, space);
+    else
+        attend_whole(&tile, space);
+}
+
+void SUFFIX(attend)(void *data)
+{
+    struct call *call = data;
+    const struct layer *layer = call->layer;
+    const int32_t total = call->plan->num_tasks * layer->kv_heads;
+    float *mine = call->work + (size_t)atomic_fetch_add(&call->next_scratch, 1) * call->work_size;
+    struct space space;
+    space.queries = mine;
+    space.scores = space.queries + TILE * layer->head_size;
+    space.part = space.scores + TILE * PART;
+    space.sum = space.part + TILE * layer->head_size_v;
+    for (;;) {
+        int32_t index = atomic_fetch_add(&call->next_task, 1);
+        if (index >= total)
+            return;
+        attend_tile(call, index, &space);
+    }
+}
+
+void SUFFIX(write)(void *data)
+{
+    struct call *call = data;
+    const struct layer *layer = call->layer;
+    const int32_t size = layer->head_size, size_v = layer->head_size_v, tokens = layer->page_tokens;
+    const int64_t per_head = (int64_t)tokens * (size + size_v);
+    for (;;) {
+        int32_t token = atomic_fetch_add(&call->next_token, 1);
+        if (token >= call->plan->tokens)
+            return;
+        int64_t slot = call->plan->slots[token], page = slot / tokens, offset = slot % tokens;
+        for (int32_t head = 0; head < layer->kv_heads; head++) {
+            int64_t keys = page * layer->page_stride + head * per_head;
+            int64_t values = keys + (int64_t)tokens * size + offset * size_v;
+            int64_t k = token * layer->k_stride + (int64_t)head * size;
+            int64_t v = token * layer->v_stride + (int64_t)head * size_v;
+            keys += offset / LANES * LANES * size + offset % LANES;
+            for (int32_t d = 0; d < size; d++)
+                put(layer->cache, keys + (int64_t)d * LANES, get(layer->k, k + d, layer->dtype),
+                    layer->cache_dtype);
+            for (int32_t d = 0; d < size_v; d++)
+                put(layer->cache, values + d, get(layer->v, v + d, layer->dtype), layer->cache_dtype);
+        }
+    }
+}

@@ -1,0 +1,3 @@
+/* The kernels for processors with nothing special. */
+#define SUFFIX(name) name##_plain
+#include "attend.h"
