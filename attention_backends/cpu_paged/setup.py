@@ -10,10 +10,14 @@ setup(
         Extension(
             "framework_cpu_paged._native",
             sources=[
-                f"{NATIVE}/{name}.c" for name in ("module", "plan", "threads", "avx512", "avx2", "plain")
+                f"{NATIVE}/{name}.c"
+                for name in ("module", "plan", "threads", "avx512", "avx2", "plain")
             ],
             depends=[f"{NATIVE}/{name}.h" for name in ("paged", "vectors", "attend")],
-            extra_compile_args=["-O3", "-std=gnu11", "-ffp-contract=fast", "-fvisibility=hidden", "-Wno-psabi"],
+            extra_compile_args=[
+                *["-O3", "-std=gnu11", "-ffp-contract=fast"],
+                *["-fvisibility=hidden", "-Wno-psabi"],
+            ],
             libraries=["dl", "m"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,

@@ -1,0 +1,231 @@
+"""What the conformance suite of attention backends does not see of cpu_paged.
+
+That it is right, and refuses what it rejects, is in the suite, which is run as a whole.
+"""
+
+import itertools
+import math
+import os
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from framework.contracts.attention_backend import (
+    AttentionParams,
+    AttentionQuery,
+    AttentionSupported,
+    CommonMetadata,
+)
+from framework.contracts.base import Rejected
+from framework.contracts.kv_cache_spec import FullAttentionSpec
+from framework.contracts.step import CacheGroup
+from framework.errors import UnsupportedError
+from framework.testing.conformance import check
+from framework_cpu_paged.answer import answer
+from framework_cpu_paged.backend import CpuPagedBackend
+
+_native = pytest.importorskip("framework_cpu_paged._native", reason="no C compiler built it")
+
+QUERY = AttentionQuery(
+    platform="cpu",
+    dtype="float32",
+    cache_dtype="float32",
+    head_size=64,
+    head_size_v=64,
+    num_heads=9,
+    num_kv_heads=3,
+)
+
+
+@dataclass
+class House:
+    """A cache of one layer, and requests whose tokens have fixed q, k and v."""
+
+    heads: int = 6
+    kv_heads: int = 2
+    size: int = 32
+    page_tokens: int = 16
+    dtype: torch.dtype = torch.float32
+    pages: int = 400
+
+    def __post_init__(self) -> None:
+        self.backend = CpuPagedBackend()
+        name = str(self.dtype).removeprefix("torch.")
+        spec = FullAttentionSpec(
+            num_kv_heads=self.kv_heads, head_size=self.size, head_size_v=self.size, dtype=name
+        )
+        group = CacheGroup(layers=("0",), spec=spec, page_tokens=self.page_tokens)
+        self.builder = self.backend.builder(group)
+        layout = self.backend.layout(spec, self.page_tokens, self.pages)
+        self.cache = torch.full(layout.shape, math.nan, dtype=self.dtype)
+        self.free = list(range(1, self.pages))
+
+    def request(self, length: int, seed: int):
+        made = torch.Generator().manual_seed(seed)
+        q = torch.randn(length, self.heads, self.size, generator=made)
+        k = torch.randn(length, self.kv_heads, self.size, generator=made)
+        v = torch.randn(length, self.kv_heads, self.size, generator=made)
+        count = -(-length // self.page_tokens)
+        pages = [self.free.pop(seed % len(self.free)) for _ in range(count)]
+        return q, k, v, pages
+
+    def step(self, rows, params, causal=True):
+        """rows: (request, first token, last token); the outputs of each row."""
+        width = max(len(request[3]) for request, _, _ in rows)
+        table = np.zeros((len(rows), width), np.int32)
+        slots, starts = [], [0]
+        for index, ((_, _, _, pages), first, last) in enumerate(rows):
+            table[index, : len(pages)] = pages
+            at = np.arange(first, last)
+            page, offset = np.divmod(at, self.page_tokens)
+            slots.append(np.array(pages)[page] * self.page_tokens + offset)
+            starts.append(starts[-1] + last - first)
+        lengths = np.array([last for _, _, last in rows], np.int32)
+        host = np.array(starts, np.int32)
+        common = CommonMetadata(
+            query_starts=torch.from_numpy(host),
+            lengths=torch.from_numpy(lengths),
+            page_table=torch.from_numpy(table),
+            slot_mapping=torch.from_numpy(np.concatenate(slots).astype(np.int64)),
+            query_starts_host=host,
+            lengths_host=lengths,
+            max_query=int(np.diff(host).max()),
+            max_length=int(lengths.max()),
+            causal=causal,
+        )
+        q, k, v = (torch.cat([request[i][a:b] for request, a, b in rows]) for i in range(3))
+        out = torch.full_like(q, math.nan)
+        metadata = self.builder.plan(common)
+        self.backend.run(q, k, v, self.cache, metadata, params, out)
+        return [out[a:b] for a, b in itertools.pairwise(starts)]
+
+
+def direct(request, params):
+    """In float64, by the definition."""
+    q, k, v = (t.double() for t in request[:3])
+    heads, kv_heads = q.shape[1], k.shape[1]
+    k, v = (t.repeat_interleave(heads // kv_heads, 1) for t in (k, v))
+    scores = torch.einsum("nhd,lhd->hnl", q, k) * params.scale
+    if params.softcap:
+        scores = params.softcap * torch.tanh(scores / params.softcap)
+    at = torch.arange(len(q))
+    hidden = at[None, :] > at[:, None]
+    if params.window:
+        hidden |= at[None, :] <= at[:, None] - params.window
+    weights = torch.softmax(scores.masked_fill(hidden, -math.inf), -1)
+    return torch.einsum("hnl,lhd->nhd", weights, v)
+
+
+PARAMS = AttentionParams(scale=0.2)
+
+
+def test_it_conforms():
+    report = check("attention_backend:cpu_paged")
+    assert report.conformant, report.text()
+
+
+VARIANTS = [PARAMS, replace(PARAMS, window=300), replace(PARAMS, softcap=2.0, window=40)]
+
+
+@pytest.mark.parametrize("params", VARIANTS)
+def test_long_contexts_equal_the_definition(params):
+    """Longer than a part, so that parts are merged."""
+    house = House()
+    request = house.request(2 * _native.part_tokens + 77, 1)
+    (found,) = house.step([(request, 0, len(request[0]))], params)
+    assert (found.double() - direct(request, params)).abs().max() < 2e-6
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("params", VARIANTS)
+def test_a_row_is_the_same_bit_for_bit_whatever_its_chunks_and_mates(params, dtype):
+    """In chunks of any size, beside others or alone, in other pages, with one thread or two."""
+    length = _native.part_tokens + 150
+    house = House(dtype=dtype)
+    request = house.request(length, 1)
+    (whole,) = house.step([(request, 0, length)], params)
+    other = House(dtype=dtype)
+    mates = [other.request(n, 10 + n) for n in (5, 90, _native.part_tokens + 1)]
+    mine = (*request[:3], [other.free.pop() for _ in request[3]])
+    ends = [0, 1, 40, 57, 300, length - 3, length - 2, length - 1, length]
+    threads = torch.get_num_threads()
+    for turn, (first, last) in enumerate(itertools.pairwise(ends)):
+        torch.set_num_threads(1 + turn % 2)
+        rows = [(mate, 0, len(mate[0])) for mate in mates[: turn % 4]]
+        rows.insert(turn % (len(rows) + 1), (mine, first, last))
+        found = other.step(rows, params)[turn % len(rows)]
+        assert torch.equal(found, whole[first:last]), (first, last)
+    torch.set_num_threads(threads)
+
+
+def test_many_single_queries_share_threads():
+    house = House(pages=900)
+    lengths = [1, 15, 16, 17, 511, 512, 513, 1025, 2048]
+    requests = [house.request(n, n) for n in lengths]
+    for request in requests:
+        house.step([(request, 0, len(request[0]))], PARAMS)
+    found = house.step([(r, len(r[0]) - 1, len(r[0])) for r in requests], PARAMS)
+    for request, row in zip(requests, found, strict=True):
+        assert (row.double() - direct(request, PARAMS)[-1:]).abs().max() < 2e-6
+
+
+def test_no_number_shows_in_its_own_row_alone():
+    house = House()
+    good, bad = house.request(40, 1), house.request(40, 2)
+    bad[1][7, 0, 3] = math.nan
+    found, broken = house.step([(good, 0, 40), (bad, 0, 40)], PARAMS)
+    assert (found.double() - direct(good, PARAMS)).abs().max() < 2e-6
+    assert torch.isfinite(broken[:7]).all()
+    assert broken[7:, :3].isnan().all()
+    assert torch.isfinite(broken[:, 3:]).all()
+
+
+def test_a_step_without_queries_and_a_row_without_any():
+    house = House()
+    one, two = house.request(20, 1), house.request(20, 2)
+    house.step([(two, 0, 20)], PARAMS)
+    found, none = house.step([(one, 0, 20), (two, 20, 20)], PARAMS)
+    assert none.shape[0] == 0
+    assert (found.double() - direct(one, PARAMS)).abs().max() < 2e-6
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="reads /proc")
+def test_the_threads_are_torchs_own():
+    with open("/proc/self/maps") as maps:
+        loaded = {line.split()[-1] for line in maps if "omp" in line}
+    pools = {path for path in loaded if path.rsplit("/", 1)[-1].startswith(("libgomp", "libiomp"))}
+    assert pools == {_native.pool_library}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("head_size_v", 24),
+        ("page_tokens", 8),
+        ("num_heads", 99),
+        ("layer_type", "cross"),
+        ("cache_dtype", "float8_e4m3"),
+        ("mla", True),
+    ],
+)
+def test_what_it_cannot_do_is_rejected_by_name(field, value):
+    found = answer(replace(QUERY, **{field: value}))
+    assert isinstance(found, Rejected)
+    assert field in [reason.field for reason in found.reasons]
+    assert all(reason.remedy for reason in found.reasons)
+
+
+def test_without_its_part_in_c_it_says_what_to_install():
+    assert isinstance(answer(QUERY), AttentionSupported)
+    found = answer(QUERY, built=lambda: False)
+    assert isinstance(found, Rejected)
+    assert "compiler" in str(found.reasons[0])
+
+
+def test_too_many_heads_are_refused_before_anything_is_written():
+    house = House(heads=66, kv_heads=2)
+    with pytest.raises(UnsupportedError, match="number of heads"):
+        house.step([(house.request(4, 1), 0, 4)], PARAMS)
+    assert house.cache.isnan().all()
