@@ -9,6 +9,7 @@ import pytest
 
 from framework.contracts.participant import External, SchedulerParticipant
 from framework.contracts.step import NOTHING_LATE
+from framework.core.policies import FirstComeFirstServed
 from framework.errors import EngineDeadError
 from framework.testing import expected_tokens, from_outputs
 from framework.testing.ragged import flat
@@ -137,3 +138,19 @@ def test_prompt_logprobs_with_a_gap_end_the_engine(engine, start):
     one.add("a", [1] * 6, 2, prompt_logprobs=0)
     with pytest.raises(EngineDeadError, match="gap"):
         one.step()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_policy_sees_counts_as_if_the_steps_in_flight_had_ended(engine, depth):
+    class Seeing(FirstComeFirstServed):
+        keys_are_fixed = False
+
+        def keys(self, requests):
+            seen.append((requests.known.tolist(), requests.computed.tolist()))
+            return super().keys(requests)
+
+    seen: list[tuple[list[int], list[int]]] = []
+    one = engine(policy=Seeing(), loop_depth=depth)
+    one.add("a", [1] * 3, 4)
+    one.run()
+    assert seen[:4] == [([3], [0]), ([4], [3]), ([5], [4]), ([6], [5])]
