@@ -44,9 +44,10 @@ PEER_SCRIPT = Path(__file__).parent / "vllm_peer.py"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreFigures:
     """step_us: of one decode step of all requests.  us_per_request_step: the same by request.
-    add_us: of making a request, `add` and hashing its prompt.  hash_us: the hashing alone,
-    which the core does when it looks for a prefix.  admit_us: of all that a request costs
-    until its first token is known: add, hashing, lookup, pages, its part of the steps.
+    add_us: of making a request, `add` and hashing its prompt.  hash_us: the hashing alone, which
+    the core does as far as a prefix is found, and when pages are named.  admit_us: of all that a
+    request costs until its first token is known: add, hashing, lookup, pages, its part of the
+    steps.
     """
 
     requests: int

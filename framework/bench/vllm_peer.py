@@ -77,17 +77,18 @@ def make_scheduler(model: str, requests: int) -> Any:
 
 
 def request_maker() -> Any:
-    """(id, prompt) -> a request of vLLM, which hashes the pages of its prompt as it is made."""
+    """(id, prompt) -> a request of vLLM with sampling parameters of its own, as ours has; it
+    hashes the pages of its prompt as it is made."""
     utils = import_module("vllm.v1.core.kv_cache_utils")
     sha256 = import_module("vllm.utils.hashing").sha256
     utils.init_none_hash(sha256)
     hasher = utils.get_request_block_hasher(PAGE, sha256)
     make = import_module("vllm.v1.request").Request
-    params = import_module("vllm").SamplingParams(max_tokens=OUTPUT, temperature=0, ignore_eos=True)
+    params = import_module("vllm").SamplingParams
     return lambda name, prompt: make(
         request_id=name,
         prompt_token_ids=prompt,
-        sampling_params=params,
+        sampling_params=params(max_tokens=OUTPUT, temperature=0, ignore_eos=True),
         pooling_params=None,
         block_hasher=hasher,
     )
