@@ -42,15 +42,18 @@ def root(
         typer.Option(metavar="FILE", help="For --frozen.", show_default="framework-plugins.lock"),
     ] = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Say what is chosen and how long it takes.")
-    ] = False,
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, help="Say what is chosen and done; twice: in detail."
+        ),
+    ] = 0,
     version: Annotated[
         bool,
         typer.Option("--version", help="Print the version.", callback=_version, is_eager=True),
     ] = False,
 ) -> None:
     """An LLM inference engine with a small core; everything else is a plugin."""
-    level = logging.INFO if verbose else logging.WARNING
+    level = (logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)]
     logging.basicConfig(level=level, format="%(message)s", force=True)
     context.obj = RootOptions.of(context.params)
     if context.invoked_subcommand not in ("generate", "chat"):

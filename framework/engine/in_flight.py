@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from framework.contracts.messages import EngineOutputs
     from framework.contracts.tokenizer import Tokenizer
     from framework.engine.events import Events
+    from framework.engine.output_processor import Ended
     from framework.engine.outputs import RequestOutput
     from framework.engine.prepared import PreparedRequest
     from framework.engine.remote.links import ClientLink
     from framework.errors import EngineDeadError
+
+log = logging.getLogger("framework.requests")
 
 
 class InFlight:
@@ -45,6 +49,7 @@ class InFlight:
     async def add(self, request: PreparedRequest) -> OutputStream:
         """Queue a request; its outputs come through the stream.  Raises what the core does."""
         request_id = request.request_id
+        log.info("request %s: %d tokens", request_id, len(request.prompt_token_ids))
         self._outputs.add(request)
         stream = self._streams.open(request_id, request.client_id)
         try:
@@ -80,7 +85,7 @@ class InFlight:
         self.core.abort([end.request_id for end in ended])
         if self.core.dead is not None:
             ended = [replace(end, reason="error") for end in ended]
-        self._events.ended(ended)
+        self._end(ended)
 
     def _absorb(self, step: EngineOutputs) -> None:
         self.stats = step.stats
@@ -90,7 +95,17 @@ class InFlight:
         for request_id, output in processed.outputs.items():
             self._streams.put(request_id, output)
         self._events.first_tokens(processed.first)
-        self._events.ended(processed.ended)
+        self._end(processed.ended)
+
+    def _end(self, ended: Sequence[Ended]) -> None:
+        for end in ended:
+            log.info(
+                "request %s ended: %s, %d tokens",
+                end.request_id,
+                end.reason,
+                end.num_output_tokens,
+            )
+        self._events.ended(ended)
 
     def _died(self, error: EngineDeadError) -> None:
         self.stats = EngineStats()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.tokenizer import Tokenizer
 
+_LOGGED = 64
+"""Characters of a client's id that logs show."""
 _UINT64 = 2**64 - 1
 PLAIN = RequestOptions()
 
@@ -149,7 +151,7 @@ class InputProcessor:
         """Nothing can be wrong any more: a number that is taken is used."""
         number, sampling = next(self._numbers), draft.sampling
         first = EngineInput(
-            request_id=str(number),
+            request_id=_internal_id(number, options.request_id),
             client_id=str(number) if options.request_id is None else options.request_id,
             tokens=np.asarray(prompt.ids, np.int32),
             sampling=sampling,
@@ -274,6 +276,15 @@ class InputProcessor:
                     found=f"{shown(arguments):.80}",
                 ) from error
         return extras
+
+
+def _internal_id(number: int, client_id: str | None) -> str:
+    """Unique, and told apart in every log by what the client calls it: of that the letters, digits
+    and marks that are safe there."""
+    if client_id is None:
+        return str(number)
+    known = "".join(c for c in client_id[:_LOGGED] if c.isascii() and (c.isalnum() or c in "-_."))
+    return f"{number}:{known}"
 
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -23,6 +24,7 @@ from framework.engine.remote.messages import (
 )
 from framework.errors import EngineDeadError, FrameworkError, UnsupportedError
 
+log = logging.getLogger("framework.requests")
 IDLE_WAIT = 0.5
 """Seconds that an idle core waits for a message before it looks around."""
 
@@ -95,7 +97,10 @@ class CoreServer:
         self.busy_since = time.monotonic()
         outputs = self._core.step()
         self.busy_since = None
-        self._live.difference_update(outputs.request_ids[end.row] for end in outputs.finished)
+        for end in outputs.finished:
+            request_id = outputs.request_ids[end.row]
+            log.debug("request %s ended: %s", request_id, end.reason)
+            self._live.discard(request_id)
         # A step that only waits for a participant has nothing to tell.
         if outputs.request_ids or outputs.stats != self._told:
             self._told = outputs.stats
@@ -125,6 +130,8 @@ class CoreServer:
         self._link.send(reply)
 
     def _add(self, request: Add) -> None:
+        for entry in request.inputs:
+            log.debug("request %s: %d tokens", entry.request_id, len(entry.tokens))
         if self._stopping:
             raise EngineDeadError("the engine is shutting down", mend="ask another engine")
         added: list[str] = []

@@ -44,7 +44,11 @@ class HttpHost(FrontEnd):
             log.warning("listening on %s", address(server, options))
         await waiter
         server.should_exit = True
-        await serving
+        try:
+            await serving
+        finally:
+            if server.started and options.uds is not None:
+                options.uds.unlink(missing_ok=True)
 
     @staticmethod
     def _config(app: FastAPI, options: HostOptions) -> uvicorn.Config:
@@ -60,6 +64,9 @@ class HttpHost(FrontEnd):
             limit_concurrency=options.max_concurrent,
             access_log=options.access_log,
             log_config=None,
+            # The only parser that bounds the size of headers.
+            http="h11",
+            h11_max_incomplete_event_size=options.max_header_bytes,
             server_header=False,
         )
 

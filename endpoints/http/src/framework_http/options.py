@@ -21,6 +21,9 @@ class HostOptions(BaseModel):
         "asked for.",
     )
     max_body_bytes: int = Field(default=16 * 2**20, ge=1, description="Largest request body.")
+    max_header_bytes: int = Field(
+        default=32 * 2**10, ge=1024, description="Largest head of a request."
+    )
     max_concurrent: int | None = Field(
         default=None, ge=1, description="Most requests at one time; more get 503."
     )
