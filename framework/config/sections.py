@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from framework.contracts.pooling import Pooling
 from framework.errors import ConfigError
 
 
@@ -23,7 +24,9 @@ class ModelConfig(Section):
     own seed get one derived from it.  max_model_len: longest sequence in tokens, None: what
     model and cache allow.  token: for the hub.  chat_template: its text or a file.
     served_model_names: what clients of a server may call the model; none: `model`.
-    load_format: "auto", "dummy" for weights made up from the seed, or a loader's name."""
+    load_format: "auto", "dummy" for weights made up from the seed, or a loader's name.
+    pooling: how a prompt becomes a vector; None: as the model's files say, which for most
+    generative models is not at all."""
 
     model: str = Field(min_length=1)
     tokenizer: str | None = Field(default=None, min_length=1)
@@ -37,6 +40,7 @@ class ModelConfig(Section):
     served_model_names: tuple[str, ...] = ()
     load_format: str = "auto"
     quantization: str | None = None
+    pooling: Pooling | None = None
 
     def template_text(self) -> str | None:
         """The chat template itself, read from its file if a file is meant."""

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 class AttentionQuery(Query):
     """What a KV group needs of attention.  page_tokens None: not agreed on yet.
 
+    layer_type: "decoder" reads and writes pages; "encoder_only" keeps nothing: each row has all its
+    tokens in the step, pages have no bytes, and `run` gets metadata whose mask is bidirectional.
     platform: name of the chosen platform plugin.  dtype, cache_dtype: as torch writes them
     ("float32").  window: the narrowest of the group's layers.  sink_tokens: the most.
     What a layer needs in detail, and what each of it means, is in its `AttentionParams`.

@@ -95,6 +95,10 @@ class Model(Protocol):
 
     vocab_size: width of the logits.  max_model_len: longest sequence, or None.
 
+    A model may also have `generates = False`, if it has no logits, and `hidden_size`, if that is
+    not what `embed` gives.  Where a token sees later ones, its layers have specs of the class
+    EncoderOnlySpec: the runner then computes whole prompts.
+
     A model may also have `operators() -> Mapping[str, OperatorSite]`, the operators that kernels
     shall compute for it (see `kernel.py`); without, no kernel is chosen for it.
     """

@@ -40,7 +40,7 @@ class RunnerContext:
     max_model_len: longest sequence.  page_tokens: page size asked for, or None.
     cache_bytes: operator's choice for the cache, or None (the platform decides).
     choices: kind -> name that the operator chose.  kernels: the same, by operator ("linear").
-    seed: of dummy weights.
+    seed: of dummy weights.  pooling: how the operator wants vectors to be made, or None.
     logits_processors: names of the processors that the operator activated; a runner that applies
     them declares the feature "logits_processors", and is refused where there are some if not.
     """
@@ -60,6 +60,7 @@ class RunnerContext:
     kernels: Mapping[str, str] = field(default_factory=dict)
     logits_processors: tuple[str, ...] = ()
     progress: bool = False
+    pooling: str | None = None
 
 
 class ModelRunner(Contract):

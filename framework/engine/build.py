@@ -234,6 +234,7 @@ def _context(
         kernels=config.execution.kernels,
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),
+        pooling=config.model.pooling,
     )
 
 

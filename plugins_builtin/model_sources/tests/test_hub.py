@@ -9,6 +9,7 @@ import pytest
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.model_source import ModelQuery
+from framework_model_sources.choose import small_files
 from framework_model_sources.hub import HubName, HubSource, parse
 
 Fetch = Callable[..., list[dict[str, Any]]]
@@ -219,3 +220,9 @@ def test_names_of_repositories_are_told_from_others(name: str, parsed: HubName |
     assert parse(name) == parsed
     answer = HubSource().answer(ModelQuery(name=name))
     assert isinstance(answer, Supported if parsed else Rejected)
+
+
+def test_what_says_how_embeddings_are_pooled_comes_with_the_small_files() -> None:
+    names = ["config.json", "modules.json", "1_Pooling/config.json", "2_Normalize/config.json"]
+    others = ["onnx/config.json", "x/1_Pooling/config.json", "1_Pooling/model.safetensors", "a.bin"]
+    assert small_files([*names, *others]) == names

@@ -19,7 +19,6 @@ PAGE_TOKENS = (16, 32, 64, 128, 8, 4, 2, 1)
 # Fields that must keep a value, and what else to do about it.
 _FIXED = (
     ("tensor_api", "torch", "use a backend of that tensor api"),
-    ("layer_type", "decoder", "use a backend that serves this type of layer"),
     ("mla", False, "use a backend with latent attention"),
     ("cascade", False, "switch cascade attention off"),
     ("context_parallel", 1, "set context_parallel to 1"),
@@ -29,6 +28,16 @@ _FIXED = (
 
 # What a mask that hides nothing leaves no meaning for.
 _CAUSAL_ONLY: Mapping[str, object] = {"window": None, "chunk": None, "sink_tokens": 0}
+
+
+ENCODER_ONLY = "encoder_only"
+# What attention without a cache is served without.
+_ENCODER_ONLY: Mapping[str, object] = {
+    "mask": "bidirectional",
+    "softcap": None,
+    "alibi": False,
+    "sinks": False,
+}
 
 
 def _reject(query: AttentionQuery, field: str, needed: object, remedy: str) -> Rejection:
@@ -44,6 +53,12 @@ def _reasons(query: AttentionQuery) -> Iterator[Rejection]:
     for field in ("dtype", "cache_dtype"):
         if getattr(query, field) not in FLOATS:
             yield _reject(query, field, " or ".join(FLOATS), "choose one of these types")
+    if query.layer_type not in ("decoder", ENCODER_ONLY):
+        remedy = "use a backend that serves this type of layer"
+        yield _reject(query, "layer_type", f"decoder or {ENCODER_ONLY}", remedy)
+    for field, needed in _ENCODER_ONLY.items() if query.layer_type == ENCODER_ONLY else ():
+        if getattr(query, field) != needed:
+            yield _reject(query, field, needed, "it is served with a cache only")
     if query.mask not in ("causal", "bidirectional"):
         yield _reject(query, "mask", "causal or bidirectional", "use a backend with such masks")
     if query.mask == "bidirectional":
@@ -99,3 +114,13 @@ def check_mask(params: AttentionParams, causal: bool) -> None:
             raise refuse(f"{field} with a bidirectional mask", needed, getattr(params, field))
     if params.sink_tokens and params.window is None:
         raise refuse("sink_tokens without a window", 0, params.sink_tokens)
+
+
+def check_inside(params: AttentionParams, causal: bool) -> None:
+    """UnsupportedError for attention without a cache that `answer` rejects."""
+    for field in ("softcap", "sinks", "alibi_slopes"):
+        if getattr(params, field) is not None:
+            raise refuse(f"{field} without a cache", None, getattr(params, field))
+    if causal:
+        raise refuse("causal mask without a cache", "bidirectional", "causal")
+    check_mask(params, causal)

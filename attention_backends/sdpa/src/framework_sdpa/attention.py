@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch.nn import functional
 
 from framework_sdpa.answer import FLOATS, refuse
 
@@ -69,6 +70,30 @@ def attend(
             out[begin:end] = _attend_row(
                 q[begin:end], cache, common.page_table[index], row, params, common.causal
             )
+
+
+def attend_inside(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    common: CommonMetadata,
+    params: AttentionParams,
+    out: torch.Tensor,
+) -> None:
+    """Fill out [T, heads, head_size_v]: each token sees all tokens of its row in this step."""
+    starts, group = common.query_starts_host, q.shape[1] // k.shape[1]
+    for index in range(len(starts) - 1):
+        own = slice(int(starts[index]), int(starts[index + 1]))
+        if own.start < own.stop:
+            row = (part[own].float().transpose(0, 1) for part in (q, k, v))
+            queries, keys, values = (
+                part if n == 0 else part.repeat_interleave(group, dim=0)
+                for n, part in enumerate(row)
+            )
+            found = functional.scaled_dot_product_attention(
+                queries, keys, values, scale=params.scale
+            )
+            out[own] = found.transpose(0, 1).to(out.dtype)
 
 
 def _gather(cache: torch.Tensor, table: torch.Tensor, low: int, high: int) -> torch.Tensor:

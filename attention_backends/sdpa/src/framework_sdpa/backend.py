@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from framework.contracts.attention_backend import (
@@ -13,8 +14,13 @@ from framework.contracts.attention_backend import (
     MetadataBuilder,
 )
 from framework.contracts.base import Answer
-from framework.contracts.kv_cache_spec import CrossAttentionSpec, FullAttentionSpec, KVCacheSpec
-from framework_sdpa.answer import FLOATS, answer, check_mask, refuse
+from framework.contracts.kv_cache_spec import (
+    CrossAttentionSpec,
+    EncoderOnlySpec,
+    FullAttentionSpec,
+    KVCacheSpec,
+)
+from framework_sdpa.answer import FLOATS, answer, check_inside, check_mask, refuse
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +35,20 @@ class _SameMetadata:
         return common
 
 
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """Of a group that keeps nothing."""
+
+    common: CommonMetadata
+
+
+class _InsideMetadata:
+    """For attention among the tokens of a step."""
+
+    def plan(self, common: CommonMetadata, reuse: object | None = None) -> object:
+        return _Inside(common)
+
+
 class SdpaBackend(AttentionBackend):
     """Cache of a layer: [num_pages, page_tokens, kv_heads, head_size + head_size_v];
     K and V of a token lie side by side, so that head sizes may differ."""
@@ -37,6 +57,8 @@ class SdpaBackend(AttentionBackend):
         return answer(query)
 
     def layout(self, spec: KVCacheSpec, page_tokens: int, num_pages: int) -> CacheLayout:
+        if isinstance(spec, EncoderOnlySpec):
+            return CacheLayout(shape=(num_pages, 0), dtype="float32")
         if not isinstance(spec, FullAttentionSpec) or isinstance(spec, CrossAttentionSpec):
             raise refuse("kind of cache", "FullAttentionSpec", type(spec).__name__)
         if spec.dtype not in FLOATS:
@@ -49,7 +71,7 @@ class SdpaBackend(AttentionBackend):
         )
 
     def builder(self, group: CacheGroup) -> MetadataBuilder:
-        return _SameMetadata()
+        return _InsideMetadata() if isinstance(group.spec, EncoderOnlySpec) else _SameMetadata()
 
     def run(
         self,
@@ -61,9 +83,13 @@ class SdpaBackend(AttentionBackend):
         params: AttentionParams,
         out: torch.Tensor,
     ) -> None:
-        from framework_sdpa.attention import attend, check, write
+        from framework_sdpa.attention import attend, attend_inside, check, write
 
         check(q, k)
+        if isinstance(metadata, _Inside):
+            check_inside(params, metadata.common.causal)
+            attend_inside(q, k, v, metadata.common, params, out)
+            return
         check_mask(params, metadata.causal)
         write(k, v, cache, metadata.slot_mapping)
         attend(q, cache, metadata, params, out)

@@ -23,15 +23,18 @@ _OTHER = (
     "mmproj*",
     "imatrix*",
 )
+_PART_OF_CHAIN = re.compile(r"\d+_[A-Za-z]+/config\.json\Z")
 _PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})(?P<suffix>\.\w+)\Z")
 
 
 def small_files(names: Iterable[str]) -> list[str]:
-    """Configuration, tokenizer and templates, of the top folder only."""
+    """Configuration, tokenizer and templates, of the top folder; and what the folders of
+    sentence-transformers say of pooling."""
     return [
         name
         for name in names
-        if "/" not in name and any(fnmatch(name, pattern) for pattern in SMALL_FILES)
+        if _PART_OF_CHAIN.match(name)
+        or ("/" not in name and any(fnmatch(name, pattern) for pattern in SMALL_FILES))
     ]
 
 

@@ -7,6 +7,7 @@ from framework.errors import ConfigError
 from framework_torch.batch import Batch, PageTables, TokenTable
 from framework_torch.cache import KvCache
 from framework_torch.loading import Loaded
+from framework_torch.pooling.pooler import Pooler
 from framework_torch.sampler import Sampler
 from framework_torch.step import StepComputer
 
@@ -34,13 +35,14 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
     sampler = Sampler(
         loaded.model.vocab_size, loaded.max_slots, loaded.logprobs_mode, loaded.processors
     )
+    pooler = None if loaded.pooling is None else Pooler(loaded.pooling)
     # The core may have planned for less than the model could do, never for more.
     room = plan.max_pages_per_request * min(group.page_tokens for group in plan.groups)
     batch = Batch(
         TokenTable(loaded.max_slots, min(loaded.max_len, room)),
         PageTables(len(plan.groups), loaded.max_slots, plan.max_pages_per_request),
         loaded.model.vocab_size,
-        sampler.admit,
-        sampler.drop,
+        sampler.admit if pooler is None else lambda r: pooler.admit(r) or sampler.admit(r),
+        sampler.drop if pooler is None else lambda slot: pooler.drop(slot) or sampler.drop(slot),
     )
-    return StepComputer(loaded.model, batch, cache, sampler, loaded.facts.device)
+    return StepComputer(loaded.model, batch, cache, sampler, pooler, loaded.facts.device)

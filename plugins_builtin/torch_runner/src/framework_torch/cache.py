@@ -21,7 +21,7 @@ from framework.contracts.attention_backend import (
     MetadataBuilder,
 )
 from framework.contracts.base import name_of
-from framework.contracts.kv_cache_spec import KVCacheSpec
+from framework.contracts.kv_cache_spec import EncoderOnlySpec, KVCacheSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.step import CacheGroup, CachePlan, KvOp
 from framework.errors import ConfigError, PluginError
@@ -54,11 +54,13 @@ class KvCache:
         self.layers: dict[str, LayerCache] = {}
         self.builders: list[MetadataBuilder] = []
         self.backends: list[AttentionBackend] = []
+        self.causal: list[bool] = []
         # By group, layer by layer: uint8 [num_pages, bytes of a page of the layer].
         self._slabs: list[list[torch.Tensor]] = []
         for index, group in enumerate(plan.groups):
             backend = backends[group.spec]
             self.backends.append(backend)
+            self.causal.append(not isinstance(group.spec, EncoderOnlySpec))
             with blaming(backend, "making a metadata builder"):
                 self.builders.append(backend.builder(group))
             layout = self._layout(group, backend)

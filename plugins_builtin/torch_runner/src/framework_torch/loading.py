@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from framework.contracts.kv_cache_spec import KVCacheSpec
+from framework.contracts.kv_cache_spec import EncoderOnlySpec, KVCacheSpec
 from framework.contracts.logits_processor import LogitsProcessor
 from framework.contracts.model import ArchitectureQuery, AttentionLayer, Model, ModelDefinition
 from framework.contracts.model_runner import RunnerContext
@@ -20,6 +20,7 @@ from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.selection import select
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.memory import refuse_too_large
+from framework_torch.pooling.config import PoolingConfig, pooling_of
 from framework_torch.selecting import (
     AttentionChoice,
     choose_attention,
@@ -44,7 +45,8 @@ _OF_A_MODEL = ("vocab_size", "max_model_len", "attention_layers", "embed", "forw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """A model with all that was chosen for it.  max_len: tokens of the longest request."""
+    """A model with all that was chosen for it.  max_len: tokens of the longest request.
+    pooling: how vectors are made, or None."""
 
     model: Model
     layers: Mapping[str, AttentionLayer]
@@ -55,6 +57,7 @@ class Loaded:
     max_slots: int
     max_len: int
     logprobs_mode: str
+    pooling: PoolingConfig | None
     info: RunnerInfo
 
 
@@ -71,6 +74,8 @@ def load(context: RunnerContext) -> Loaded:
     model, definition = _build(context, weights, dtype, facts.device, platform)
     with blaming(platform, "ranking kernels"):
         kernels = tuple(platform.ranking("kernel"))
+    generates = getattr(model, "generates", True)
+    pooling = pooling_of(context.model, context.pooling, generates=generates)
     operators = getattr(model, "operators", dict)()
     kernel_notes = choose_kernels(context, operators, facts, dtype, kernels)
     layers = model.attention_layers(dtype)
@@ -78,7 +83,8 @@ def load(context: RunnerContext) -> Loaded:
         ranking = tuple(platform.ranking("attention_backend"))
     attention = choose_attention(context, layers, facts, dtype, ranking)
     sizes = common_page_tokens(attention)
-    max_len = _longest(context, model)
+    able = _shorter(model.max_model_len, None if pooling is None else pooling.max_length)
+    max_len = _longest(context, able)
     budget = _budget(context, platform, layers, sizes[0], max_len)
     built = time.perf_counter()
     notes += [
@@ -95,9 +101,12 @@ def load(context: RunnerContext) -> Loaded:
         page_tokens=sizes,
         bytes_free=budget.bytes,
         vocab_size=model.vocab_size,
-        features=FEATURES,
+        features=FEATURES if pooling is None else FEATURES | {"pooling"},
+        generates=generates,
+        embedding_size=None if pooling is None else _hidden_size(model),
+        whole_prompts=any(isinstance(layer.spec, EncoderOnlySpec) for layer in layers.values()),
         max_loop_depth=LOOP_DEPTH,
-        max_model_len=model.max_model_len,
+        max_model_len=able,
         control_ops=CONTROL_OPS,
         notes=tuple(notes),
     )
@@ -111,6 +120,7 @@ def load(context: RunnerContext) -> Loaded:
         max_slots=context.max_slots,
         max_len=max_len,
         logprobs_mode=context.logprobs_mode,
+        pooling=pooling,
         info=info,
     )
 
@@ -175,8 +185,22 @@ def _build(
     return model, chosen.record.name
 
 
-def _longest(context: RunnerContext, model: Model) -> int:
-    asked, able = context.max_model_len, model.max_model_len
+def _hidden_size(model: Model) -> int:
+    """Numbers of the hidden state of a token."""
+    import torch
+
+    size = getattr(model, "hidden_size", None)
+    return int(size or model.embed(torch.zeros(1, dtype=torch.int64)).shape[-1])
+
+
+def _shorter(one: int | None, other: int | None) -> int | None:
+    """The smaller of two limits that may be none."""
+    limits = [limit for limit in (one, other) if limit is not None]
+    return min(limits, default=None)
+
+
+def _longest(context: RunnerContext, able: int | None) -> int:
+    asked = context.max_model_len
     if asked is not None and able is not None and asked > able:
         raise ConfigError(
             "max_model_len is longer than the model allows",

@@ -27,6 +27,7 @@ from framework.errors import ConfigError, PluginError, SelectionError, Unsupport
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import select
+from framework_torch.specs import EncoderAttentionSpec
 
 if TYPE_CHECKING:
     from framework.contracts.step import CacheGroup
@@ -203,6 +204,8 @@ def _query(
     page_tokens: int | None,
 ) -> AttentionQuery:
     """What the group needs: whatever any of its layers needs."""
+    if isinstance(spec, EncoderAttentionSpec):
+        return _encoder_query(spec, members, facts, dtype, page_tokens)
     if not isinstance(spec, FullAttentionSpec) or isinstance(spec, _STRANGE):
         raise UnsupportedError(
             "the torch runner does not know this kind of cache",
@@ -231,6 +234,29 @@ def _query(
         softcap=min(softcaps, default=None),
         alibi=any(m.params.alibi_slopes is not None for m in members),
         sinks=any(m.params.sinks is not None for m in members),
+        page_tokens=page_tokens,
+    )
+
+
+def _encoder_query(
+    spec: EncoderAttentionSpec,
+    members: Sequence[AttentionLayer],
+    facts: DeviceFacts,
+    dtype: str,
+    page_tokens: int | None,
+) -> AttentionQuery:
+    """Attention inside a step, without a cache, where each token sees all of its prompt."""
+    return AttentionQuery(
+        platform=facts.name,
+        capability=facts.capability,
+        dtype=dtype,
+        cache_dtype=dtype,
+        head_size=spec.head_size,
+        head_size_v=spec.head_size_v,
+        num_heads=members[0].num_heads,
+        num_kv_heads=spec.num_kv_heads,
+        layer_type="encoder_only",
+        mask="bidirectional",
         page_tokens=page_tokens,
     )
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from framework.contracts.kv_cache_spec import FullAttentionSpec, SlidingWindowSpec
+from dataclasses import dataclass
+
+from framework.contracts.kv_cache_spec import (
+    EncoderOnlySpec,
+    FullAttentionSpec,
+    SlidingWindowSpec,
+)
 
 
 def attention_spec(
@@ -21,3 +27,12 @@ def attention_spec(
         dtype=dtype,
         window=window,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderAttentionSpec(EncoderOnlySpec):
+    """Of a layer whose tokens see all of their prompt, inside one step: nothing is kept."""
+
+    num_kv_heads: int
+    head_size: int
+    head_size_v: int

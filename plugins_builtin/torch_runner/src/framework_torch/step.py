@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import torch
 
 from framework.contracts.attention_backend import CommonMetadata
 from framework.contracts.model import Model
-from framework.contracts.step import I32, LateInputs, PromptLogprobs, StepPlan, StepResult
+from framework.contracts.step import F32, I32, LateInputs, PromptLogprobs, StepPlan, StepResult
 from framework.plugins.blame import blaming, failure
 from framework_torch.batch import Batch
 from framework_torch.cache import KvCache
@@ -21,6 +21,7 @@ from framework_torch.prompt_scores import score_prompts
 from framework_torch.sampling import Sampled, sample
 
 if TYPE_CHECKING:
+    from framework_torch.pooling.pooler import Pooler
     from framework_torch.sampler import Sampler
 
 
@@ -45,9 +46,15 @@ class StepComputer:
     """Everything that a bound runner needs to compute steps, in the order of their plans."""
 
     def __init__(
-        self, model: Model, batch: Batch, cache: KvCache, sampler: Sampler, device: str
+        self,
+        model: Model,
+        batch: Batch,
+        cache: KvCache,
+        sampler: Sampler,
+        pooler: Pooler | None,
+        device: str,
     ) -> None:
-        self.model, self.batch, self.cache = model, batch, cache
+        self.model, self.batch, self.cache, self.pooler = model, batch, cache, pooler
         self.sampler, self.device = sampler, device
 
     @torch.inference_mode()
@@ -65,6 +72,10 @@ class StepComputer:
         hidden = self.model.forward(self.model.embed(ids), positions, context)
         forwarded = time.perf_counter()
         parts, failed = score_prompts(inputs, self.batch, self.sampler, self.model, hidden)
+        vectors: dict[int, F32] = {}
+        if self.pooler is not None:
+            vectors, without = self.pooler.pool(plan, inputs, hidden)
+            failed = {**failed, **without}
         points = sample_points(plan, inputs, self.batch)
         sampled = sample(points, inputs, late, self.batch, self.sampler, self.model, hidden)
         timings = {
@@ -72,7 +83,7 @@ class StepComputer:
             "forward": forwarded - prepared,
             "sample": time.perf_counter() - forwarded,
         }
-        return _result(plan, sampled, parts, {**errors, **failed}, timings)
+        return _result(plan, sampled, parts, {**errors, **failed}, timings, vectors)
 
     def _metadata(self, inputs: StepInputs) -> list[object]:
         """Each backend's own metadata, group by group."""
@@ -89,6 +100,7 @@ class StepComputer:
                 lengths_host=inputs.lengths,
                 max_query=int(inputs.num_new.max()),
                 max_length=int(inputs.lengths.max()),
+                causal=self.cache.causal[index],
             )
             reuse = made[-1] if made else None
             with blaming(self.cache.backends[index], "planning its metadata"):
@@ -105,6 +117,7 @@ def _result(
     parts: tuple[PromptLogprobs, ...],
     errors: dict[int, str],
     timings: dict[str, float],
+    pooled: Mapping[int, F32] = {},
 ) -> StepResult:
     """Rows of the plan in its order; a row with an error brings no token."""
     counts, accepted = np.zeros(plan.num_rows, np.int32), np.zeros(plan.num_rows, np.int32)
@@ -122,6 +135,7 @@ def _result(
         logprobs=sampled.logprobs,
         logprob_tokens=sampled.logprob_tokens,
         prompt_logprobs=parts,
+        pooled=pooled,
         errors={**errors, **sampled.errors},
         timings=timings,
     )

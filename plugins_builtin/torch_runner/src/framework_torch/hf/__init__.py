@@ -1,5 +1,7 @@
-"""Any other decoder, by Transformers' own modelling code with our attention registered in it."""
+"""Other decoders, and encoders, by Transformers' own modelling code with our attention registered
+in it."""
 
 from framework_torch.hf.definition import TransformersModel
+from framework_torch.hf.encoder_definition import TransformersEncoder
 
-__all__ = ["TransformersModel"]
+__all__ = ["TransformersEncoder", "TransformersModel"]

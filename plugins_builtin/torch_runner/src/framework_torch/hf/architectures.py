@@ -30,11 +30,17 @@ class Known:
 
     config: a Transformers configuration; None when it is remote code that has to read it.
     remote: reference of the class in the model's own code, as in `auto_map`, or None.
+    spare: parts of the names of tensors that are not read, as nothing is made of them.
     """
 
     architecture: str
     config: Any
     remote: str | None = None
+    spare: tuple[str, ...] = ()
+
+    def spares(self, name: str) -> bool:
+        """Whether the tensor of that name is not read."""
+        return any(part in name for part in self.spare)
 
 
 def examine(
@@ -48,18 +54,10 @@ def examine(
     if reasons:
         return tuple(reasons)
     try:
-        built = _configuration(model_type, config)
+        built = configuration(model_type, config)
         reasons += _config_reasons(built)
     except Exception as error:  # validators and properties raise classes of several libraries
-        text = " ".join(str(error).split())
-        return (
-            _reject(
-                "config",
-                f"{type(error).__name__}: {text:.300}",
-                f"a valid configuration of model type {model_type!r}",
-                "correct the model's config.json",
-            ),
-        )
+        return (invalid(model_type, error),)
     reasons += _source_reasons(architecture, model_type)
     return tuple(reasons) if reasons else Known(architecture=architecture, config=built)
 
@@ -116,31 +114,36 @@ def _shape_reasons(
         else:
             kind = "not a causal language model"
         expected = ", ".join(_causal().get(model_type, ())) or "none for this model type"
-        yield _reject(
+        yield reject(
             "architecture",
             architecture,
             f"a decoder-only language model ({expected}); it is {kind}",
         )
     elif config.get("is_encoder_decoder"):
-        yield _reject("is_encoder_decoder", True, "a decoder-only model")
+        yield reject("is_encoder_decoder", True, "a decoder-only model")
+    yield from shape_of(config)
+
+
+def shape_of(config: Mapping[str, Any]) -> Iterator[Rejection]:
+    """What no model that is served here may have in its configuration."""
     towers = [
         key
         for key in ("text_config", "vision_config", "audio_config", "encoder", "decoder")
         if config.get(key) is not None
     ]
     if towers:
-        yield _reject("multimodal", towers, "a text model whose configuration is not nested")
+        yield reject("multimodal", towers, "a text model whose configuration is not nested")
     for key in LAYER_COUNTS:
         # Before a configuration makes lists of that length.
         if isinstance(config.get(key), int) and config[key] > MOST_LAYERS:
-            yield _reject(
+            yield reject(
                 key, config[key], f"at most {MOST_LAYERS}", "correct the model's config.json"
             )
     for key, value in _numbers(config):
         if not math.isfinite(value):
-            yield _reject(key, value, "a finite number", "correct the model's config.json")
+            yield reject(key, value, "a finite number", "correct the model's config.json")
     if config.get("quantization_config") is not None:
-        yield _reject(
+        yield reject(
             "quantization_config",
             config["quantization_config"],
             "weights that are not quantized",
@@ -158,7 +161,7 @@ def _numbers(config: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield from ((f"{key}.{name}", number) for name, number in _numbers(value))
 
 
-def _configuration(model_type: str, config: Mapping[str, Any]) -> Any:
+def configuration(model_type: str, config: Mapping[str, Any]) -> Any:
     """The configuration as an object.  Raises whatever its validators raise."""
     from transformers import CONFIG_MAPPING
 
@@ -169,16 +172,27 @@ def _configuration(model_type: str, config: Mapping[str, Any]) -> Any:
 def _config_reasons(config: Any) -> Iterator[Rejection]:
     kinds = set(getattr(config, "layer_types", None) or ()) - set(SERVED_LAYERS)
     if kinds:
-        yield _reject("layer_types", sorted(map(str, kinds)), f"only {' and '.join(SERVED_LAYERS)}")
-    if getattr(config, "is_decoder", None) is False and config.model_type in _encoders():
-        yield _reject("is_decoder", False, "true: as it stands the model sees both ways")
+        yield reject("layer_types", sorted(map(str, kinds)), f"only {' and '.join(SERVED_LAYERS)}")
+    if getattr(config, "is_decoder", None) is False and config.model_type in mask_language_models():
+        yield reject("is_decoder", False, "true: as it stands the model sees both ways")
     if getattr(config, "is_causal", True) is False:
-        yield _reject("is_causal", False, "true")
+        yield reject("is_causal", False, "true")
     if getattr(config, "alibi", False):
-        yield _reject("alibi", True, "position in the queries and keys, not in a bias")
+        yield reject("alibi", True, "position in the queries and keys, not in a bias")
 
 
-def _encoders() -> frozenset[str]:
+def invalid(model_type: str, error: Exception) -> Rejection:
+    """The reason against a configuration that Transformers does not accept."""
+    text = " ".join(str(error).split())
+    return reject(
+        "config",
+        f"{type(error).__name__}: {text:.300}",
+        f"a valid configuration of model type {model_type!r}",
+        "correct the model's config.json",
+    )
+
+
+def mask_language_models() -> frozenset[str]:
     """Model types that are masked language models first and can be told to decode."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
@@ -188,15 +202,15 @@ def _encoders() -> frozenset[str]:
 def _source_reasons(architecture: str, model_type: str) -> Iterator[Rejection]:
     """By the text of the modelling file; importing it would cost a second or two, and what the
     text does not show is found when the model is built."""
-    text = _source(architecture, model_type)
+    text = source(architecture, model_type)
     if text is None:
         return
     if STATEFUL in text:
-        yield _reject(
+        yield reject(
             "state_space", model_type, "attention in every layer (no recurrent or linear layers)"
         )
     elif INTERFACE not in text:
-        yield _reject(
+        yield reject(
             "attention_interface",
             model_type,
             "modelling code that calls Transformers' attention interface; this one computes "
@@ -204,7 +218,7 @@ def _source_reasons(architecture: str, model_type: str) -> Iterator[Rejection]:
         )
 
 
-def _source(architecture: str, model_type: str) -> str | None:
+def source(architecture: str, model_type: str) -> str | None:
     """Text of the file that defines the class; None if it is not where such files are."""
     from transformers.models.auto.configuration_auto import model_type_to_module_name
 
@@ -224,7 +238,8 @@ def _source(architecture: str, model_type: str) -> str | None:
     return None
 
 
-def _reject(field: str, found: object, needed: str, remedy: str = OTHER) -> Rejection:
+def reject(field: str, found: object, needed: str, remedy: str = OTHER) -> Rejection:
+    """A reason; `field` is one of the configuration, or what kind of model it is."""
     names = {"architecture": "architecture", "multimodal": "config", "config": "config"}
     return Rejection(
         code=field,

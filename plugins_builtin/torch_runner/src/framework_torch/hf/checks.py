@@ -29,7 +29,7 @@ from framework_torch.hf import interface
 from framework_torch.hf.interface import MaskRule
 from framework_torch.hf.limits import longest_sequence
 from framework_torch.hf.model import TransformersDecoder, run_decoder
-from framework_torch.hf.observe import Observer
+from framework_torch.hf.observe import AttentionFacts, Observer
 
 TOKENS = 3
 # Relative to the root mean square of what is compared; only rounding may differ.
@@ -77,16 +77,16 @@ def _verified(causal_lm: Any) -> TransformersDecoder:
     interface.use(causal_lm, interface.NAME)
     first = output.last_hidden_state[0]
     if not observer.facts:
-        raise _not_ours("attention through Transformers' interface", "no call of it")
-    _check_alone(decoder, hidden, [first, *observer.states])
+        raise not_ours("attention through Transformers' interface", "no call of it")
+    check_alone(decoder, hidden, [first, *observer.states])
     model = TransformersDecoder(
         causal_lm, decoder, observer.facts, type(output), 0, max_model_len
     ).eval()
     model.vocab_size = model.logits(first).shape[-1]
     if model.vocab_size > len(table):
-        raise _not_ours(f"an embedding of each of {model.vocab_size} tokens", len(table))
+        raise not_ours(f"an embedding of each of {model.vocab_size} tokens", len(table))
     _check_whole(model, ids, first)
-    _check_attention(model, ids)
+    check_attention(causal_lm, model.facts, ids)
     return model
 
 
@@ -98,19 +98,23 @@ def _decoder(causal_lm: Any) -> nn.Module:
         # `get_decoder` goes by names, and a name may mean something else, as an output layer.
         if found is not causal_lm and any(part is embedding for part in found.modules()):
             return found
-    raise _not_ours("a decoder apart from the output layer", type(causal_lm).__name__)
+    raise not_ours("a decoder apart from the output layer", type(causal_lm).__name__)
 
 
-def _check_alone(decoder: nn.Module, hidden: torch.Tensor, expected: list[torch.Tensor]) -> None:
-    """expected: results of `hidden` at positions 0 1 2, first dimension tokens."""
+def check_alone(
+    decoder: nn.Module, hidden: torch.Tensor, expected: list[torch.Tensor], start: int = 0
+) -> None:
+    """Raises UnsupportedError if tokens meet elsewhere than in attention.
+
+    expected: results of `hidden` at positions 0 1 2 from `start` on, first dimension tokens."""
     observer = Observer(longest=0, examine=False)
     turned = torch.stack((hidden[2], hidden[1].flip(0), hidden[0]))
-    positions = torch.tensor((2, 0, 0), device=hidden.device)
+    positions = torch.tensor((2, 0, 0), device=hidden.device) + start
     with interface.attending(observer):
         found = [run_decoder(decoder, turned, positions), *observer.states]
     for one, other in zip(expected, found, strict=True):
-        if not _close(one[[0, 2]], other[[2, 0]]):
-            raise _not_ours(
+        if not close(one[[0, 2]], other[[2, 0]]):
+            raise not_ours(
                 "tokens that meet in attention only, placed by their positions alone",
                 "a token's result depends on its neighbours or on its place in the batch",
             )
@@ -121,38 +125,41 @@ def _check_whole(model: TransformersDecoder, ids: torch.Tensor, hidden: torch.Te
     with interface.attending(Observer(longest=0, examine=False)):
         expected = model.causal_lm(input_ids=ids[None], use_cache=False).logits[0].float()
     found = model.logits(hidden)
-    if not _close(expected, found):
-        raise _not_ours(
+    if not close(expected, found):
+        raise not_ours(
             "the logits of Transformers' own forward",
             f"logits that differ by up to {(expected - found).abs().max():.3g}",
         )
 
 
-def _check_attention(model: TransformersDecoder, ids: torch.Tensor) -> None:
+def check_attention(
+    module: Any, facts: Mapping[nn.Module, AttentionFacts], ids: torch.Tensor
+) -> None:
+    """Raises UnsupportedError where an attention layer of Transformers' own forward over `ids`
+    gives something else than attention as its facts have it."""
     calls: list[tuple[nn.Module, Any, Any, torch.Tensor]] = []
 
-    def note(module: nn.Module, args: Any, options: Any, result: Any) -> None:
-        calls.append((module, args, options, _first(result)))
+    def note(layer: nn.Module, args: Any, options: Any, result: Any) -> None:
+        calls.append((layer, args, options, _first(result)))
 
-    hooks = [module.register_forward_hook(note, with_kwargs=True) for module in model.facts]
-    interface.use(model.causal_lm, interface.EAGER)
+    hooks = [layer.register_forward_hook(note, with_kwargs=True) for layer in facts]
+    interface.use(module, interface.EAGER)
     try:
-        model.causal_lm(input_ids=ids[None], use_cache=False)
+        module(input_ids=ids[None], use_cache=False)
     finally:
-        interface.use(model.causal_lm, interface.NAME)
+        interface.use(module, interface.NAME)
         for hook in hooks:
             hook.remove()
-    if {module for module, *_ in calls} != set(model.facts):
-        raise _not_ours("attention modules that are called as modules", "other calls")
-    for module, args, options, expected in calls:
-        facts = model.facts[module]
-        with interface.attending(Plain(facts.params)):
-            found = _first(module(*args, **options))
-        if not _close(expected, found):
-            raise _not_ours(
+    if {layer for layer, *_ in calls} != set(facts):
+        raise not_ours("attention modules that are called as modules", "other calls")
+    for layer, args, options, expected in calls:
+        own = facts[layer]
+        with interface.attending(Plain(own.params, own.causal)):
+            found = _first(layer(*args, **options))
+        if not close(expected, found):
+            raise not_ours(
                 "the result of Transformers' own attention",
-                f"in {facts.name} results that differ by up to "
-                f"{(expected - found).abs().max():.3g}",
+                f"in {own.name} results that differ by up to {(expected - found).abs().max():.3g}",
             )
 
 
@@ -161,7 +168,8 @@ def _first(result: Any) -> torch.Tensor:
     return tensor
 
 
-def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
+def close(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether only rounding can have made the difference."""
     tolerance = TOLERANCE if one.dtype == torch.float32 else TOLERANCE_HALF
     one, other = one.float(), other.float()
     error, size = (x.square().mean().sqrt() for x in (one - other, one))
@@ -170,10 +178,11 @@ def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """Causal attention over the tokens of one call, in the steps and types in which Transformers'
+    """Attention over the tokens of one call, in the steps and types in which Transformers'
     modelling code mostly does it."""
 
     params: AttentionParams
+    causal: bool = True
 
     def attend(
         self,
@@ -192,7 +201,7 @@ class Plain:
             scores = params.softcap * torch.tanh(scores / params.softcap)
         at = torch.arange(len(scores[0]), device=q.device)
         distance = at[:, None] - at
-        hidden = distance < 0
+        hidden = (distance < 0) & self.causal
         if params.window is not None:
             hidden |= distance >= params.window
         scores = scores.masked_fill(hidden, float("-inf")).float()
@@ -207,7 +216,8 @@ class Plain:
         return None
 
 
-def _not_ours(expected: object, found: object) -> UnsupportedError:
+def not_ours(expected: object, found: object) -> UnsupportedError:
+    """For a model that is not what our attention computes."""
     return UnsupportedError(
         "this model cannot be computed with our attention",
         expected=expected,

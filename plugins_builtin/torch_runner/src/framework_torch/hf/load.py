@@ -37,7 +37,7 @@ def load(known: Known, model: ModelFiles, weights: Weights | None, dtype: str, s
             if weights is None:
                 module = _dummy(kind, config, getattr(torch, dtype), seed)
             else:
-                module = _filled(kind, config, getattr(torch, dtype), weights, model)
+                module = _filled(known, kind, config, getattr(torch, dtype), weights, model)
     except FrameworkError:
         raise
     except Exception as error:  # whatever modelling code raises for a configuration
@@ -78,8 +78,10 @@ def _dummy(kind: Any, config: Any, dtype: torch.dtype, seed: int) -> Any:
         return kind._from_config(config, dtype=dtype, attn_implementation=interface.NAME)
 
 
-def _filled(kind: Any, config: Any, dtype: torch.dtype, weights: Weights, model: ModelFiles) -> Any:
-    tensors = {name: weights.get(name) for name in weights.names()}
+def _filled(
+    known: Known, kind: Any, config: Any, dtype: torch.dtype, weights: Weights, model: ModelFiles
+) -> Any:
+    tensors = {name: weights.get(name) for name in weights.names() if not known.spares(name)}
     module, info = kind.from_pretrained(
         None,
         config=config,
@@ -97,7 +99,8 @@ def _filled(kind: Any, config: Any, dtype: torch.dtype, weights: Weights, model:
             found=list(found),
             mend="config.json does not describe these weights; fetch both again",
         )
-    _refuse(model, "tensors are missing", info["missing_keys"], "the files are not of this model")
+    missing = [name for name in info["missing_keys"] if not known.spares(name)]
+    _refuse(model, "tensors are missing", missing, "the files are not of this model")
     _refuse(
         model,
         "there are tensors that the model has no place for",

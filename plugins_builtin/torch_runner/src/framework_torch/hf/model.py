@@ -95,7 +95,7 @@ class TransformersDecoder(nn.Module):
         tapped: dict[int, torch.Tensor] = {}
         hooks = [self._blocks[tap].register_forward_hook(_keep(tapped, tap)) for tap in taps]
         try:
-            with attending(_Step(context, self.facts)):
+            with attending(AttentionStep(context, self.facts)):
                 result = run_decoder(self._decoder[0], hidden, positions)
         finally:
             for hook in hooks:
@@ -115,7 +115,7 @@ def run_decoder(decoder: nn.Module, hidden: torch.Tensor, positions: torch.Tenso
     return result
 
 
-class _Step:
+class AttentionStep:
     """Attention calls of one step, passed on to its forward context."""
 
     def __init__(self, context: ForwardContext, facts: Mapping[nn.Module, AttentionFacts]) -> None:

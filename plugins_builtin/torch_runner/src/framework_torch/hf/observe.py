@@ -46,6 +46,7 @@ class AttentionFacts:
     head_size: int
     head_size_v: int
     params: AttentionParams
+    causal: bool = True
 
     def agrees(self, q: torch.Tensor, k: torch.Tensor, options: Mapping[str, Any]) -> bool:
         """Whether a later call asks for the same; a part of the shapes stands for all."""
@@ -65,11 +66,12 @@ class Observer:
     as if each were a sequence of one token.
 
     facts: by module, in the order of the calls.  states: q, k, v of all calls.
-    longest: length up to which a mask's rule is looked at.
+    longest: length up to which a mask's rule is looked at.  causal: else each token must see all.
     """
 
     longest: int
     examine: bool = True
+    causal: bool = True
     facts: dict[nn.Module, AttentionFacts] = field(default_factory=dict)
     states: list[torch.Tensor] = field(default_factory=list)
     masks: list[tuple[torch.Tensor, MaskRule]] = field(default_factory=list)
@@ -112,6 +114,7 @@ class Observer:
         _check_options(name, options)
         self.facts[module] = AttentionFacts(
             name=name,
+            causal=self.causal,
             num_heads=q.shape[1],
             num_kv_heads=k.shape[1],
             head_size=q.shape[2],
@@ -126,6 +129,12 @@ class Observer:
 
     def _window(self, name: str, mask: Any) -> int | None:
         rules = [rule for made, rule in self.masks if made is mask]
+        if not self.causal:
+            for rule in rules:
+                check_sees_all(name, rule, self.longest)
+            if mask is not None and not rules:
+                raise unsupported(name, "a mask from Transformers' mask functions", "another mask")
+            return None
         if not rules:
             found = "no mask: the layer sees later tokens" if mask is None else "another mask"
             raise unsupported(name, "a mask from Transformers' mask functions", found)
@@ -173,6 +182,19 @@ def read_window(name: str, rule: MaskRule, longest: int) -> int | None:
     if len(windows) > 1 or unlimited > min(windows, default=unlimited):
         raise unsupported(name, "one window for all positions", "a mask that moves in chunks")
     return next(iter(windows), None)
+
+
+def check_sees_all(name: str, rule: MaskRule, longest: int) -> None:
+    """Raises UnsupportedError unless every query sees every key."""
+    keys = torch.arange(min(longest, LONGEST))
+    zero = torch.zeros((), dtype=torch.int64)
+    for query in {0, len(keys) // 2, max(len(keys) - 1, 0)}:
+        try:
+            sees = rule(zero, zero, torch.tensor(query), keys).expand(len(keys))
+        except Exception as error:  # a rule over the three tokens that were computed
+            raise unsupported(name, "a mask by position", f"another rule ({error})") from error
+        if not bool(sees.all()):
+            raise unsupported(name, "a mask that hides nothing", "a window, or another rule")
 
 
 def unsupported(name: str, expected: object, found: object) -> UnsupportedError:

@@ -1,0 +1,1 @@
+"""From hidden states to one vector of a prompt."""
