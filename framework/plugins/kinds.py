@@ -111,8 +111,8 @@ def _row(
     stable: bool = False,
     version: str = "1.0",
 ) -> Kind:
-    """optional: scopes in which a plugin of the kind need not run.  stable: two real
-    implementations live on the contract, and a full suite says what it promises."""
+    """optional: scopes in which a plugin of the kind need not run.  stable: a full suite says what
+    the contract promises, two implementations pass it, and nothing that is planned moves it."""
     there = Stability.STABLE if stable else Stability.PROVISIONAL
     return Kind(
         name=name,

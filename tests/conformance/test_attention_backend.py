@@ -6,11 +6,12 @@ import gc
 
 import pytest
 
+from framework.contracts.attention_backend import AttentionSupported
 from framework.testing.conformance import Status, check
 from framework.testing.conformance.suites.attention_backend import AttentionBackendSuite
 from tests.conformance import attention_mutants, attention_pairs
 from tests.conformance.attention_changed import Changed, rejected
-from tests.conformance.mutants import assert_caught, assert_fails, uncovered, unpaired
+from tests.conformance.mutants import IN_PROCESS, assert_caught, assert_fails, uncovered, unpaired
 from tests.conformance.sites import put
 
 MUTANTS = [*attention_mutants.MUTANTS, *attention_pairs.MUTANTS]
@@ -69,6 +70,21 @@ def test_a_backend_for_another_platform_is_skipped():
     report = check(ElsewhereOnly, suite=QuickSuite, only=("ATTN-010", "ATTN-030"))
     assert report.conformant
     assert {outcome.status for outcome in report.outcomes} == {Status.NO_DEVICE}
+
+
+def test_what_no_clause_tries_is_told_where_it_is_claimed():
+    class ClaimsMore(Changed):
+        """Sdpa, and what it says."""
+
+        def answered(self, query, answer):
+            claims = query.cascade or isinstance(answer, AttentionSupported)
+            return AttentionSupported(graphs="full") if claims else answer
+
+    report = check(ClaimsMore, suite=QuickSuite, only=("ATTN-001",), layers=IN_PROCESS)
+    assert report.unproven == ("cascade", "connector", "graphs", "tensor_parallel")
+    line = "claimed, and tried by no clause: cascade, connector, graphs, tensor_parallel\n"
+    assert line in report.text()
+    assert report.as_dict()["unproven"] == list(report.unproven)
 
 
 def test_each_clause_has_a_mutant_and_each_capability_a_pair():

@@ -8,7 +8,7 @@ import tomllib
 
 import pytest
 
-from framework.plugins.kinds import KINDS
+from framework.plugins.kinds import KINDS, Stability
 from framework.testing.conformance.catalogue import SUITES
 from tests.examples.conftest import EXAMPLES
 
@@ -52,6 +52,10 @@ def reports(run):
 
 def test_there_is_an_example_of_every_kind_with_a_suite():
     assert {plugin.partition(":")[0] for plugin in PLUGINS} >= set(SUITES)
+
+
+def test_a_stable_kind_has_a_suite():
+    assert {kind.name for kind in KINDS if kind.stability is Stability.STABLE} <= set(SUITES)
 
 
 def test_all_are_found_through_their_entry_points(run):

@@ -25,7 +25,7 @@ SUITES: dict[str, str] = {
     "stat_logger": f"{_SUITES}.stat_logger:StatLoggerSuite",
     "tool_parser": f"{_SUITES}.tool_parser:ToolParserSuite",
 }
-"""kind -> "module:Class".  The other kinds are provisional: load, select and close."""
+"""kind -> "module:Class".  Of the other kinds, all provisional: load, select and close."""
 
 
 def suite_of(kind: str) -> type[Suite]:

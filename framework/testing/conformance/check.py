@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import framework
@@ -96,7 +96,8 @@ def complete(run: Run, only: Collection[str] = ()) -> Report:
     """Run what is not settled yet, and report."""
     names = sorted(only) if only else [clause.id for clause in run.clauses]
     outcomes = [run.outcome(name) for name in names]
-    return report_of(run, outcomes, capabilities=_capabilities(run, outcomes))
+    declared, unproven = _claims(run, outcomes)
+    return report_of(run, outcomes, capabilities=declared, unproven=unproven)
 
 
 def report_of(
@@ -104,6 +105,7 @@ def report_of(
     outcomes: Collection[Outcome],
     *,
     capabilities: tuple[str, ...] = (),
+    unproven: tuple[str, ...] = (),
     problems: tuple[str, ...] = (),
 ) -> Report:
     """A report of these outcomes."""
@@ -118,20 +120,26 @@ def report_of(
         seed=run.seed,
         slowness=run.slowness,
         capabilities=capabilities,
+        unproven=unproven,
         outcomes=list(outcomes),
         problems=(*unknown, *problems),
     )
 
 
-def _capabilities(run: Run, outcomes: Collection[Any]) -> tuple[str, ...]:
-    """What is declared; nothing where the plugin is too broken to be asked."""
+def _claims(run: Run, outcomes: Collection[Outcome]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What is declared, and what is claimed beyond all clauses; nothing where the plugin is too
+    broken to be asked."""
     early = (Layer.STATIC, Layer.IMPORT, Layer.CONSTRUCT)
     broken = [o for o in outcomes if o.status is Status.FAILED and o.clause.layer in early]
     if any(outcome.clause.required(framework.__version__) for outcome in broken):
-        return ()
+        return (), ()
+    return _asked(run, run.declared), _asked(run, run.unproven)
+
+
+def _asked(run: Run, question: Callable[[], Collection[str]]) -> tuple[str, ...]:
     try:
         with bounded(run.limit), unending():
-            return tuple(sorted(run.declared()))
+            return tuple(sorted(question()))
     except KeyboardInterrupt:
         raise
     except BaseException:  # a clause that rests on it has failed with this error

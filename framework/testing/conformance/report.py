@@ -20,6 +20,7 @@ SKIPPED = (Status.UNDECLARED, Status.NO_DEVICE, Status.NOT_RUN)
 class Report:
     """plugin: kind:name@distribution.  contract: "kind 1.0".  problems: what is wrong with the
     run itself.  stability: of the kind; the suite of a provisional one may be thin.
+    unproven: what the plugin claims and no clause tries.
     slowness: by which all budgets in seconds were multiplied."""
 
     plugin: str
@@ -30,6 +31,7 @@ class Report:
     seed: int
     slowness: float
     capabilities: tuple[str, ...]
+    unproven: tuple[str, ...]
     outcomes: Sequence[Outcome]
     problems: tuple[str, ...] = ()
 
@@ -61,6 +63,7 @@ class Report:
             "slowness": self.slowness,
             "hardware": hardware(),
             "capabilities": list(self.capabilities),
+            "unproven": list(self.unproven),
             "conformant": self.conformant,
             "counts": self.counts(),
             "problems": list(self.problems),
@@ -78,6 +81,8 @@ class Report:
             f"({self.stability}), kit {framework.__version__}, seed {self.seed}{slow}",
             f"capabilities: {', '.join(self.capabilities) or 'none'}",
         ]
+        if self.unproven:
+            lines.append(f"claimed, and tried by no clause: {', '.join(self.unproven)}")
         for outcome in self.outcomes:
             if outcome.status is Status.FAILED or verbose:
                 lines += self._lines(outcome)

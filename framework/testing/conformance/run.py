@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Collection, Mapping
+from typing import TypeVar
 
 import framework
 from framework.plugins.blame import told
@@ -22,6 +23,7 @@ from framework.testing.conformance.target import Target
 CLAUSE_BUDGET = 120.0
 """Seconds after which a clause counts as hanging."""
 
+T = TypeVar("T")
 Watch = Callable[[Clause, Outcome | None], None]
 
 
@@ -96,12 +98,19 @@ class Run:
     def declared(self) -> frozenset[str]:
         """Capabilities that the plugin declares.  Raises what the plugin raises."""
         if self._declared is None:
-            suite = self._instance(self.clauses[0])
-            try:
-                self._declared = suite.declared()
-            finally:
-                _close(suite)
+            self._declared = self._ask(lambda suite: suite.declared())
         return self._declared
+
+    def unproven(self) -> tuple[str, ...]:
+        """What it claims and no clause tries.  Raises what the plugin raises."""
+        return self._ask(lambda suite: suite.unproven())
+
+    def _ask(self, question: Callable[[Suite], T]) -> T:
+        suite = self._instance(self.clauses[0])
+        try:
+            return question(suite)
+        finally:
+            _close(suite)
 
     def _broken_before(self, layer: Layer) -> Outcome | None:
         for clause in self.clauses:

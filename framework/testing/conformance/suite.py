@@ -73,6 +73,10 @@ class Suite(common.CommonClauses):
         """Those of `capabilities` that the plugin declares, by the object the runtime reads."""
         return frozenset()
 
+    def unproven(self) -> tuple[str, ...]:
+        """What the plugin claims and no clause tries; the report says so."""
+        return ()
+
     def new(self) -> Any:
         """An instance that is closed when the clause ends."""
         plugin = self.make()

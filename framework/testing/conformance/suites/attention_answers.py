@@ -18,6 +18,14 @@ from framework.testing.conformance.suites.attention_reference import Features
 from framework.testing.conformance.suites.queries import but, check_newer, check_rejected
 
 UNKNOWN = ("tensor_api", "dtype", "cache_dtype", "layer_type", "mask", "graph_mode")
+UNTRIED: dict[str, object] = {
+    "mla": True,
+    "cascade": True,
+    "tensor_parallel": 2,
+    "context_parallel": 2,
+    "connector": True,
+}
+"""Features that no clause runs."""
 MANY, MORE = 1009, 1013
 """Numbers of pages to lay out."""
 
@@ -185,6 +193,15 @@ class AnswerClauses(AttentionClauses):
         expect(first.shape[1:] == second.shape[1:], "pages differ with their number", found=second)
         expect(own.layout(spec, size, MANY) == first, "a layout changes", found=first)
         expect(self.new().layout(spec, size, MANY) == first, "instances differ in the layout")
+
+    def unproven(self) -> tuple[str, ...]:
+        """Features of a query that it supports and that no clause runs."""
+        plain, own = self.query(), self.new()
+        answers = {name: own.answer(but(plain, **{name: value})) for name, value in UNTRIED.items()}
+        found = [name for name, answer in answers.items() if isinstance(answer, AttentionSupported)]
+        answer = own.answer(plain)
+        graphs = isinstance(answer, AttentionSupported) and answer.graphs != "none"
+        return (*found, "graphs") if graphs else tuple(found)
 
     def _bad_queries(self) -> list[AttentionQuery]:
         plain = self.query()

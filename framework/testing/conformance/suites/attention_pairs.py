@@ -29,7 +29,11 @@ class PairClauses(AttentionClauses):
     """A capability is declared if `answer` supports a query that asks for it."""
 
     def declared(self) -> frozenset[str]:
-        """What `answer` supports when a query asks for it; `batch_invariant` as the answer says."""
+        """What `answer` supports when a query asks for it; `batch_invariant` as the answer says.
+
+        Latent attention, cascade, tensor and context parallelism, connectors and graphs are tried
+        by no clause: where a backend claims them, the report says so.
+        """
         asked = [name for name in CAPABILITIES if name != "batch_invariant"]
         found = {name for name in asked if self.supported(name)}
         answer = self.ask(self.plain())
