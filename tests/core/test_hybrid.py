@@ -121,6 +121,20 @@ def test_memory_of_a_windowed_group_stays_bounded(engine):
     assert len(one.answers["long"].tokens) == 90
 
 
+def test_a_page_that_is_given_back_is_told_once(engine):
+    one = engine(runner={"layers": {"w": WINDOW}, "num_pages": 20, "max_model_len": 100})
+    one.add("a", [1] * 30, 30)
+    one.run()
+    told = []
+    for plan in one.runner.plans:
+        (update,) = plan.pages
+        ends = np.cumsum(update.counts)
+        for row, (start, count) in enumerate(zip(update.starts, update.counts, strict=True)):
+            ids = update.ids[ends[row] - count : ends[row]]
+            told += [int(start) + k for k in np.flatnonzero(ids == 0)]
+    assert told == list(range(12))
+
+
 def test_a_window_admits_longer_requests_than_its_pages_hold(engine):
     one = engine(
         runner={"layers": {"w": WINDOW}, "num_pages": 9, "max_model_len": 500},

@@ -163,3 +163,18 @@ def test_a_policy_hears_once_of_a_token_that_is_computed_twice(engine, depth):
     assert one.core.stats.preemptions > 0
     assert sum(plan.num_tokens for plan in one.runner.plans) > 3 * 24
     assert told == {1: 24, 2: 24, 3: 24}
+
+
+def test_a_policy_does_not_hear_of_tokens_that_were_hit(engine):
+    told = []
+
+    class Accounts(FairQueueing):
+        def served(self, requests, tokens):
+            super().served(requests, tokens)
+            told.append(tokens.tolist())
+
+    one = engine(policy=Accounts())
+    for name in ("cold", "warm"):
+        one.add(name, [1] * 17, 1)
+        one.run()
+    assert told == [[17], [1]]
