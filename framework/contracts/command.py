@@ -31,18 +31,22 @@ if TYPE_CHECKING:
 
 
 class Call(Protocol):
-    """One use of a command.
-
-    program: what was typed to get here, such as "framework bench serve"; for lines of usage.
-    arguments: what was typed behind it, as it was typed.  root: the options before the command.
-    """
+    """One use of a command."""
 
     @property
-    def program(self) -> str: ...
+    def program(self) -> str:
+        """What was typed to get here, such as "framework bench serve"; for lines of usage."""
+        ...
+
     @property
-    def arguments(self) -> tuple[str, ...]: ...
+    def arguments(self) -> tuple[str, ...]:
+        """What was typed behind it, as it was typed."""
+        ...
+
     @property
-    def root(self) -> RootOptions: ...
+    def root(self) -> RootOptions:
+        """The options before the command."""
+        ...
 
     def resolve(
         self,

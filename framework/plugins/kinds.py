@@ -186,7 +186,7 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
     ),
     _row("stat_logger", "stat_logger:StatLogger", {F, E}, MANY, optional={F, E}, stable=True),
-    _row("command", "command:Command", {F}, MANY),
+    _row("command", "command:Command", {F}, MANY, stable=True),
     _row("hooks", "hooks:HookSpecs", {F, E, W}, MANY, DENIED, plural="hooks", optional={F, E, W}),
 )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from framework.testing.fake_model import MODEL, fake_plugins
 from tests.parity.tiny import make_tiny
 
 ROOT = Path(__file__).parents[2]
@@ -158,3 +159,9 @@ def test_the_platform_serves_a_model_when_it_is_named(installed, monkeypatch, tm
         torch.set_num_threads(threads)
     assert list(output.outputs[0].token_ids) == reference.tokens
     monkeypatch.delitem(sys.modules, "example_polite_cpu")
+
+
+def test_the_command_is_listed_and_counts(run):
+    assert "Say how many tokens a text is for a model." in run("--help", env={"COLUMNS": "150"})
+    plugins = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]
+    assert run(*plugins, "count-tokens", "--model", MODEL, "hello") == "5\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, ClassVar
 
 from framework.contracts.command import Command
@@ -20,6 +21,8 @@ class Function(Command):
         """See Command."""
         from framework.cli.commands import run_typer
 
+        # A line for each request, where -v asks for what was chosen.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
         module, _, name = self.function.partition(":")
         return run_typer(getattr(importlib.import_module(module), name), call)
 
