@@ -76,7 +76,7 @@ class Service(Protocol):
         ...
 
     def default_sampling(self) -> SamplingParams:
-        """What the model recommends."""
+        """What the model recommends.  Raises UnsupportedError for one that generates nothing."""
         ...
 
     def snapshot(self) -> Snapshot:

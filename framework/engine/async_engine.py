@@ -247,7 +247,9 @@ class AsyncEngine:
         return self._front_end.events.snapshot()
 
     def default_sampling(self) -> SamplingParams:
-        """What the model's generation configuration recommends."""
+        """What the model's generation configuration recommends.  Raises UnsupportedError for a
+        model that generates nothing."""
+        self._front_end.able.check_generating()
         return default_sampling(self._front_end.model.generation_config)
 
     def check_health(self) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Place, Reading
 from framework.engine.outputs import EmbeddingOutput
 from framework.engine.prompts import parse_prompt, split_prompts
-from framework.errors import InputError, RequestError
+from framework.errors import InputError, OverdueError, RequestError
 
 if TYPE_CHECKING:
     from framework.contracts.io_processor import Task
@@ -75,6 +75,8 @@ def _cut(ids: list[int], bare: list[int], most: int) -> list[int]:
 def _vector(output: RequestOutput) -> EmbeddingOutput:
     if output.pooled is None:
         [ended] = output.outputs
+        if ended.timed_out:
+            raise OverdueError(str(ended.stop_reason))
         raise RequestError(
             f"request {output.request_id} brought no embedding",
             expected="a vector",

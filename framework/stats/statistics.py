@@ -134,7 +134,10 @@ class Statistics:
                 course = self._courses.pop(end.request_id, None)
                 if course is not None:
                     self._whole.add(now - course.added)
-                    prompt = 0 if course.first is None else course.prompt
+                    whole = end.reason in ("stop", "length")  # without a token: pooled or scored
+                    if whole and course.first is None:
+                        self._prompt += course.prompt
+                    prompt = course.prompt if whole or course.first is not None else 0
                     self._tenants.add(course.tenant, prompt, end.num_output_tokens)
                     if course.first is not None:
                         self._decode.add(course.last - course.first)

@@ -162,6 +162,15 @@ def test_a_request_that_ends_without_a_token_has_no_time_to_it():
     assert one.total("e2e_request_latency_seconds") == (1, 1.0)
 
 
+def test_a_prompt_counts_when_it_was_computed_though_no_token_came():
+    """As of a request that was pooled or scored; not of one that failed or was aborted."""
+    one = Course()
+    one.add("a", "b", "c", "d")
+    for name, reason in (("a", "stop"), ("b", "length"), ("c", "error"), ("d", "abort")):
+        one.end(1.0, name, reason)
+    assert one.statistics.snapshot().value("prompt_tokens") == 2 * 5
+
+
 def test_gauges_are_those_of_the_last_step():
     one = Course()
     one.statistics.cache = {"num_pages": "9"}

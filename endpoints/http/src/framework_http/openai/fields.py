@@ -61,13 +61,29 @@ class StreamOptions(BaseModel):
     continuous_usage_stats: bool = False
 
 
-class CommonFields(BaseModel):
-    """Of every request for text, in whatever API; null means that a field was not given."""
+class RequestFields(BaseModel):
+    """Of every request to the model, in whatever API; null means that a field was not given."""
 
     model_config = ConfigDict(extra="allow", strict=True)
     ignored: ClassVar[tuple[str, ...]] = IGNORED
 
     model: str | None = None
+    priority: int | None = None
+    request_id: str | None = None
+    deadline: float | None = None
+
+    @model_validator(mode="after")
+    def _know_every_field(self) -> Self:
+        known = type(self).model_fields
+        for name in self.model_extra or {}:
+            if name not in self.ignored:
+                raise ValueError(f"unknown field {name!r:.80}{did_you_mean(name, known)}")
+        return self
+
+
+class CommonFields(RequestFields):
+    """Of every request for text."""
+
     stream: bool | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -85,19 +101,8 @@ class CommonFields(BaseModel):
     logit_bias: dict[str, Bias] | None = None
     bad_words: list[str] | None = None
     allowed_token_ids: list[int] | None = None
-    priority: int | None = None
     cache_salt: str | None = None
-    request_id: str | None = None
-    deadline: float | None = None
     extra_args: dict[str, Any] | None = None
-
-    @model_validator(mode="after")
-    def _know_every_field(self) -> Self:
-        known = type(self).model_fields
-        for name in self.model_extra or {}:
-            if name not in self.ignored:
-                raise ValueError(f"unknown field {name!r:.80}{did_you_mean(name, known)}")
-        return self
 
     @property
     def streams(self) -> bool:
@@ -163,7 +168,7 @@ def _bias(given: dict[str, float]) -> dict[int, float]:
         ) from error
 
 
-def options_of(fields: CommonFields, request: Request) -> RequestOptions:
+def options_of(fields: RequestFields, request: Request) -> RequestOptions:
     """Who asks, how urgently, until when.  Raises InputError."""
     state = request.scope.get("state", {})
     return RequestOptions(

@@ -1,0 +1,111 @@
+"""`endpoint:embeddings`: texts as vectors."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import fastapi
+import numpy as np
+from fastapi import Request
+from starlette.responses import Response
+
+from framework.contracts.endpoint import Endpoint
+from framework.contracts.pooling import PoolingParams
+from framework.errors import InputError
+from framework_http.leaving import unless_gone
+from framework_http.openai.ask import answer
+from framework_http.openai.fields import RequestFields, options_of
+from framework_http.openai.models import check_model
+
+if TYPE_CHECKING:
+    from framework.contracts.service import Service
+    from framework.engine.outputs import EmbeddingOutput
+
+MOST_INPUTS = 2048
+PROCESSOR = "embedding"
+"""The IO processor that reads the inputs."""
+
+
+class EmbeddingFields(RequestFields):
+    """The body of POST /v1/embeddings.  normalize: as in `PoolingParams`."""
+
+    input: str | list[str] | list[int] | list[list[int]]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    truncate_prompt_tokens: int | None = None
+    normalize: bool | None = None
+
+    def inputs(self) -> list[object]:
+        """One input or several.  Raises InputError for none and for too many."""
+        given = self.input
+        if isinstance(given, str) or (given and isinstance(given[0], int)):
+            return [given]
+        if not 0 < len(given) <= MOST_INPUTS:
+            raise InputError(
+                "the number of inputs is wrong",
+                parameter="input",
+                expected=f"1 to {MOST_INPUTS} inputs",
+                found=len(given),
+            )
+        return list(given)
+
+    def pooling(self) -> PoolingParams:
+        """Raises InputError that names the field."""
+        return PoolingParams(
+            dimensions=self.dimensions,
+            truncate_prompt_tokens=self.truncate_prompt_tokens,
+            normalize=self.normalize,
+        )
+
+
+class Embeddings(Endpoint):
+    """POST /v1/embeddings."""
+
+    def routes(self, service: Service) -> fastapi.APIRouter:
+        """See Endpoint."""
+        router = fastapi.APIRouter(prefix="/v1")
+
+        @router.post("/embeddings")
+        async def embeddings(fields: EmbeddingFields, request: Request) -> Response:
+            model = check_model(service, fields.model)
+            work = service.ask(
+                PROCESSOR, fields.inputs(), fields.pooling(), options_of(fields, request)
+            )
+            try:
+                found = await unless_gone(request, work)
+            except InputError as error:
+                # What the engine calls a prompt is called an input here.
+                if error.parameter is not None and error.parameter.startswith("prompt"):
+                    error.parameter = "input"
+                raise
+            if found is None:
+                return answer(None)
+            # Thousands of vectors take a while to be written.
+            return await asyncio.to_thread(_answer, found, model, fields.encoding_format)
+
+        return router
+
+
+def _answer(found: Sequence[EmbeddingOutput], model: str, encoding: str | None) -> Response:
+    tokens = sum(len(one.prompt_token_ids) for one in found)
+    return answer(
+        {
+            "object": "list",
+            "data": [
+                {"object": "embedding", "index": index, "embedding": _written(one, encoding)}
+                for index, one in enumerate(found)
+            ],
+            "model": model,
+            "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+        }
+    )
+
+
+def _written(one: EmbeddingOutput, encoding: str | None) -> Any:
+    """A list of numbers; or float32, little-endian, in base64."""
+    if encoding == "base64":
+        return base64.b64encode(one.embedding.astype(np.dtype("<f4")).tobytes()).decode()
+    return one.embedding.tolist()
