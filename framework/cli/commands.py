@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -167,7 +168,7 @@ class CommandGroup(TyperGroup):
         found: Found | None = ctx.meta.get(__name__)
         if found is None:
             try:
-                found = find_commands(registry_of(ctx), ctx.find_root().command)
+                found = find_commands(_registry(ctx), ctx.find_root().command)
             except FrameworkError as error:
                 print(f"error: commands of plugins are not known: {error}", file=sys.stderr)
                 found = Found(None, {}, {})
@@ -189,6 +190,21 @@ class CommandGroup(TyperGroup):
             elif found.registry is not None:
                 made[name] = PluginCommand(name, found.registry, records)
         return made
+
+
+def _registry(context: Any) -> PluginRegistry:
+    """As the configuration says; where that cannot be read, as root options and lists of the
+    environment say: a command that tells what is wrong must be found even then."""
+    try:
+        return registry_of(context)
+    except ConfigError as error:
+        from framework.plugins.policy import Policy
+        from framework.plugins.registry import PluginRegistry
+
+        print(f"warning: {error.message}", file=sys.stderr)
+        root = root_options(context)
+        policy = Policy.from_env(os.environ, no_plugins=root.no_plugins)
+        return PluginRegistry(policy=policy, ad_hoc=root.plugins)
 
 
 def _group(name: str) -> CommandGroup:
@@ -219,14 +235,18 @@ class PluginCommand(TyperCommand):
         return args
 
     def invoke(self, ctx: Any) -> Any:
-        """Load the plugin and run it.  Raises PluginError if several claim its name."""
+        """Load the plugin and run it.  Raises PluginError if several claim its name, and where
+        only plugins of a lock file may run and it is none of them."""
         if len(self._records) > 1:
             raise _claimed(" ".join(words_of(ctx)), self._records)
         (record,) = self._records
-        self._registry.check()
-        command = cast("Command", self._registry.create_record(record))
         root = root_options(ctx)
         call = CommandCall(program=ctx.command_path, arguments=tuple(ctx.args), root=root)
+        if root.frozen:
+            from framework.config.choices import check_frozen
+
+            check_frozen(call.resolve().config, self._registry)
+        command = cast("Command", self._registry.create_record(record))
         raise typer.Exit(command.run(call))
 
 

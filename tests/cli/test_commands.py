@@ -143,6 +143,30 @@ def test_a_denied_command_is_none(install, run, monkeypatch):
     assert "denied" in err
 
 
+def test_a_configuration_that_cannot_be_read_hides_no_command(install, run, monkeypatch):
+    """One that tells what is wrong is needed then; one that needs the configuration fails."""
+    install("tell", code=CODE.replace("resolved = ", "return 0\n        resolved = "))
+    install("need")
+    monkeypatch.setenv("FRAMEWORK_SCHEDULER__MAX_NUM_SEQ", "3")
+    code, _, err = run("tell")
+    assert code == 0
+    assert "warning: unknown scheduler field 'max_num_seq'" in err
+    assert "Says what it was told." in run("--help")[1]
+    code, _, err = run("need")
+    assert code == 1
+    assert "error: unknown scheduler field 'max_num_seq'" in err
+    assert run("--no-plugins", "tell")[0] != 0
+
+
+def test_a_frozen_start_checks_the_lock_before_it_imports_a_command(install, run, tmp_path):
+    module = install()
+    lock = ("--lock-file", str(tmp_path / "lock.toml"))
+    code, _, err = run("--frozen", *lock, "tell")
+    assert code == 1
+    assert "lock.toml" in err
+    assert module not in sys.modules
+
+
 def test_one_from_the_command_line_goes_by_its_name(install, run):
     module = install("other")
     assert run("--plugin", f"command:mine={module}:P", "mine", "a")[1].startswith("mine|a\n")

@@ -294,7 +294,7 @@ def test_failures_of_a_server_are_counted_by_kind(run, fake, tmp_path):
 
     def answer(handler, body):
         usage = {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 2}}
-        match next(count) % 4:
+        match next(count) % 5:
             case 0:
                 handler.events(chunk("a"), chunk("b", "stop"), usage)
             case 1:
@@ -303,14 +303,16 @@ def test_failures_of_a_server_are_counted_by_kind(run, fake, tmp_path):
                 handler.events(chunk("a"), done=False, broken=True)
             case 3:
                 handler.events(chunk("a"), {"error": {"message": "the engine died"}})
+            case 4:  # nothing says that this is all
+                handler.events(chunk("a"), usage, done=False)
 
     url = fake({"/v1/completions": answer})
-    words = ["--num-prompts", 7, "--input-len", 3, "--output-len", 2, "--max-concurrency", 1]
+    words = ["--num-prompts", 9, "--input-len", 3, "--output-len", 2, "--max-concurrency", 1]
     words += ["--result-dir", tmp_path, "--result-filename", "r.json"]
     code, out, err = run("bench", "serve", "--url", url, *words)
     assert code == 0
     found = json.loads((tmp_path / "r.json").read_text())
-    assert found["failures"] == {"status 503": 2, "broken stream": 2, "error in stream": 2}
+    assert found["failures"] == {"broken stream": 4, "status 503": 2, "error in stream": 2}
     assert (found["completed"], found["total_output_tokens"]) == (1, 2)
     assert "status 503" in out
     assert "no /tokenize" in err

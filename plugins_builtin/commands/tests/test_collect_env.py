@@ -73,16 +73,12 @@ def test_limits_of_containers_are_read_from_both_versions_of_cgroups(tmp_path):
 
 def test_a_configuration_that_cannot_be_read_is_part_of_the_report(run, monkeypatch):
     """It is then that a report is needed."""
-    from framework.errors import ConfigError
-    from framework_commands import collect_env
-
-    def broken(context):
-        raise ConfigError("max_num_seq is unknown")
-
-    monkeypatch.setattr(collect_env, "registry_of", broken)
+    monkeypatch.setenv("FRAMEWORK_SCHEDULER__MAX_NUM_SEQ", "3")
     code, out, _ = run("collect-env", "--json")
     assert code == 0
-    assert json.loads(out)["plugins"] == "not known: max_num_seq is unknown"
+    found = json.loads(out)
+    assert found["plugins"].startswith("not known: unknown scheduler field 'max_num_seq'")
+    assert found["environment"]["FRAMEWORK_SCHEDULER__MAX_NUM_SEQ"] == "3"
 
 
 def test_nothing_heavy_is_imported():
