@@ -37,7 +37,8 @@ async def serve(resolved: Resolved, front_end: str, *, in_process: bool = False)
     await engine.start()
     try:
         host = cast("FrontEnd", engine.registry.create("front_end", front_end, named=True))
-        endpoints = mount(engine.registry, engine.config.plugin.endpoint_prefixes)
+        prefixes = engine.config.plugin.endpoint_prefixes
+        endpoints = mount(engine.registry, prefixes) if host.serves_endpoints else []
         return await _until_stopped(engine, host, endpoints)
     finally:
         await engine.shutdown()

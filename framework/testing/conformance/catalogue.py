@@ -12,6 +12,7 @@ SUITES: dict[str, str] = {
     "command": f"{_SUITES}.command:CommandSuite",
     "endpoint": f"{_SUITES}.endpoint:EndpointSuite",
     "executor": f"{_SUITES}.executor:ExecutorSuite",
+    "front_end": f"{_SUITES}.front_end:FrontEndSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
     "kernel": f"{_SUITES}.kernel:KernelSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",

@@ -42,13 +42,18 @@ class HttpHost(FrontEnd):
             await asyncio.sleep(0.01)
         if server.started:
             log.warning("listening on %s", address(server, options))
-        await waiter
-        server.should_exit = True
         try:
-            await serving
+            await waiter
+        except asyncio.CancelledError:
+            _drop(server)
+            raise
         finally:
-            if server.started and options.uds is not None:
-                options.uds.unlink(missing_ok=True)
+            server.should_exit = True
+            try:
+                await serving
+            finally:
+                if server.started and options.uds is not None:
+                    options.uds.unlink(missing_ok=True)
 
     @staticmethod
     def _config(app: FastAPI, options: HostOptions) -> uvicorn.Config:
@@ -81,6 +86,13 @@ async def _run(server: uvicorn.Server, options: HostOptions) -> None:
             found=options.uds or f"{options.host}:{options.port}",
             mend="choose another port with --port, or end who listens there",
         ) from error
+
+
+def _drop(server: uvicorn.Server) -> None:
+    """End whatever runs; `serve` was cancelled."""
+    server.force_exit = True
+    for task in server.server_state.tasks:
+        task.cancel()
 
 
 def address(server: uvicorn.Server, options: HostOptions) -> str:
