@@ -42,8 +42,9 @@ class HookSpecs(Contract):
         """A request was accepted into the queue."""
 
     @hookspec
-    def request_first_token(self, request_id: str) -> None:
-        """The first token of a request has come; not called for one that ends without."""
+    def request_first_token(self, request_id: str, waited: float) -> None:
+        """The first token of a request has come; not called for one that ends without.  waited:
+        seconds until it first had a slot."""
 
     @hookspec
     def request_finished(self, request_id: str, reason: str, num_output_tokens: int) -> None:

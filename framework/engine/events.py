@@ -76,11 +76,11 @@ class Events:
         if self._statistics is not None:
             self._statistics.stepped(outputs)
 
-    def first_tokens(self, request_ids: Sequence[str]) -> None:
-        """The first token of these has come."""
+    def first_tokens(self, waited: Mapping[str, float]) -> None:
+        """The first token of these has come; by request id, seconds until they had a slot."""
         if self._first is not None:
-            for request_id in request_ids:
-                self._first(request_id=request_id)
+            for request_id, seconds in waited.items():
+                self._first(request_id=request_id, waited=seconds)
 
     def ended(self, ended: Sequence[Ended]) -> None:
         """These outputs ended."""

@@ -31,10 +31,11 @@ class Ended:
 class Processed:
     """outputs: by our own id of the request, at most one for each.  abort: internal ids that a
     stop string ended and that the engine core must be told to end.  first: those whose first
-    token has come.  ended: all that ended in this step."""
+    token has come, with the seconds until they first had a slot.  ended: all that ended in this
+    step."""
 
     outputs: dict[str, RequestOutput]
-    first: list[str]
+    first: dict[str, float]
     abort: list[str]
     ended: list[Ended]
 
@@ -95,7 +96,7 @@ class OutputProcessor:
         """Take in one step."""
         ends = {end.row: end for end in step.finished}
         touched: dict[str, RequestState] = {}
-        first: list[str] = []
+        first: dict[str, float] = {}
         abort: list[str] = []
         ended: list[Ended] = []
         for part in step.prompt_logprobs:
@@ -119,7 +120,7 @@ class OutputProcessor:
             if completion.index == 0 and state.num_cached is None and len(step.cached):
                 state.num_cached = int(step.cached[row])
             if high > low and not completion.token_ids:
-                first.append(internal)
+                first[internal] = float(step.waited[row]) if row < len(step.waited) else 0.0
             asked = completion.logprobs is not None
             stopped = completion.take(
                 ids[low:high],

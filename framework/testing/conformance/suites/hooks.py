@@ -159,7 +159,7 @@ class HooksSuite(Suite):
     def _end(case: Case, name: str, early: bool) -> Iterator[Event]:
         count = 0 if early else int(case.rng.integers(1, 9))
         if count:
-            yield Event("request_first_token", {"request_id": name})
+            yield Event("request_first_token", {"request_id": name, "waited": 0.0})
         reason = str(case.rng.choice(["abort", "error"] if early else REASONS))
         ended = {"request_id": name, "reason": reason, "num_output_tokens": count}
         yield Event("request_finished", ended)
