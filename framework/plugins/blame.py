@@ -10,6 +10,8 @@ from framework.contracts.base import name_of
 from framework.errors import FrameworkError, PluginError
 
 T = TypeVar("T")
+LONGEST = 2000
+"""Characters of what a plugin says that a message repeats."""
 
 
 @contextmanager
@@ -52,9 +54,12 @@ def in_one_line(error: FrameworkError) -> str:
 
 
 def told(error: BaseException) -> str:
-    """Class and text of an error; also of one that cannot tell its text."""
+    """Class and text of an error, at most LONGEST characters of it; also of one that cannot tell
+    its text."""
     try:
-        return f"{type(error).__name__}: {error}"
+        text = str(error)
+        more = f"... ({len(text)} characters)" if len(text) > LONGEST else ""
+        return f"{type(error).__name__}: {text[:LONGEST]}{more}"
     except Exception as worse:
         return f"{type(error).__name__}, whose text fails ({type(worse).__name__})"
 

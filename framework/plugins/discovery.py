@@ -17,6 +17,8 @@ from framework.plugins.records import Problem, Record, State
 
 CORE = "framework"
 _VALUE = re.compile(r"(?P<module>\w+(\.\w+)*)\s*:\s*(?P<attr>\w+(\.\w+)*)\s*(\[.*\])?$")
+_UNNAMED = re.compile(r"[\s:@,=*?\[\]]")
+"""What means something where plugins are named: KIND:NAME@DISTRIBUTION, globs and lists of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ def split_value(value: str) -> tuple[str, str] | None:
     return (match["module"], match["attr"]) if match else None
 
 
+def can_be_named(name: str) -> bool:
+    """Whether lists and options can name a plugin so called, and a terminal can show it."""
+    return name.isprintable() and not _UNNAMED.search(name)
+
+
 def discover(
     kinds: Sequence[Kind] = KINDS,
     *,
@@ -78,7 +85,8 @@ def ad_hoc_records(plugins: Mapping[str, str], kinds: Sequence[Kind] = KINDS) ->
     records = []
     for key, value in plugins.items():
         kind, colon, name = (part.strip() for part in str(key).partition(":"))
-        if not (kind and colon and name) or not isinstance(value, str) or not split_value(value):
+        named = bool(kind and colon and name) and can_be_named(name)
+        if not named or not isinstance(value, str) or not split_value(value):
             raise ConfigError(
                 f"ad-hoc plugin {key!r} is not understood",
                 expected='"kind:name" = "module:attr"',
@@ -122,6 +130,8 @@ class _Entries:
                     self._problem(
                         f"line {number} of entry_points.txt is not name = value: {line!r}"
                     )
+                elif not can_be_named(name):
+                    self._problem(f"[{group}] has {name!r}, which no list or option can name")
                 elif (group, name) in known:
                     self._problem(f"[{group}] has {name!r} twice; the first counts")
                 else:

@@ -62,7 +62,7 @@ def replacement(record: Record, records: Sequence[Record]) -> Record:
     seen = [record]
     while replacers := [r for r in records if replaces(r, seen[-1])]:
         if len(replacers) > 1 or replacers[0] in seen:
-            names = ", ".join(r.key for r in [*replacers, *seen])
+            names = ", ".join(sorted({r.key for r in [*replacers, *seen]}))
             raise PluginError(
                 f"it is not clear what replaces plugin {record.key}: {names}",
                 plugin=record.key,

@@ -26,6 +26,8 @@ def make(
     try:
         with journal.transaction():
             instance = cls(options)
+            # Past whatever __setattr__ the class may have.
+            object.__setattr__(instance, "plugin_id", record.key)
     except (Exception, SystemExit) as error:
         said = told(error)
         masked = without(said, secrets_in(cls.Options, given))
@@ -41,7 +43,5 @@ def make(
             found=f"{type(error).__name__} in {where(error)}",
             mend=how_to_mend(record),
         ) from (error if masked == said else None)  # a trace shows the text of the cause
-    # Past whatever __setattr__ the class may have.
-    object.__setattr__(instance, "plugin_id", record.key)
     record.move(State.USED)
     return instance

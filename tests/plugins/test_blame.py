@@ -32,6 +32,15 @@ def test_errors_made_on_purpose_and_interruptions_pass(plugin):
         assert caught.value is error
 
 
+def test_of_a_long_text_the_beginning_is_told(plugin):
+    with pytest.raises(
+        PluginError, match=r"ValueError: y{2000}\.\.\. \(20000 characters\)"
+    ) as caught:
+        with blaming(plugin, "doing it"):
+            raise ValueError("y" * 20_000)
+    assert len(str(caught.value)) < 3000
+
+
 def test_an_answer_of_another_class_names_the_plugin_and_what_was_expected(plugin):
     assert expect(plugin, "count", 5, int) == 5
     with pytest.raises(PluginError, match="answered count with None") as caught:

@@ -87,6 +87,20 @@ def test_broken_lines_hide_no_neighbour(house):
     ]
 
 
+ODD = ["a b", "a:b", "a@b", "a,b", "*", "a?", "a[b]", "\x1b[31mred", "a\u202eb"]
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_name_that_no_list_can_name_is_told_and_makes_no_plugin(house, name):
+    house.add("dist", f"[framework.things]\n{name} = PKG:A\ngröße-1.x_y/z = PKG:A\n")
+    found = discover(house.kinds, path=house.paths)
+    assert [r.name for r in found.records] == ["größe-1.x_y/z"]
+    (problem,) = found.problems
+    assert f"{name!r}, which no list or option can name" in problem.message
+    with pytest.raises(ConfigError, match="ad-hoc plugin"):
+        ad_hoc_records({f"thing:{name}": "m:C"}, house.kinds)
+
+
 def test_distribution_without_readable_metadata_hides_no_neighbour(house):
     """A half-removed or binary distribution does not disturb the others."""
     house.add("good", {"things a": "T"}, folder="site")

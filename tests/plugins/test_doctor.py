@@ -170,6 +170,15 @@ def test_an_order_that_cannot_be(house, look, extra_code):
     assert look({"FRAMEWORK_PLUGINS": "extra:a"}) == {}
 
 
+def test_replacements_that_lead_in_a_circle(house, look):
+    for name, other in (("a", "b"), ("b", "a")):
+        house.thing(name, f"d-{name}", replaces=[other])
+    finding = look({"FRAMEWORK_PLUGINS": "thing:a,thing:b"})["order"]
+    assert finding.severity == "error"
+    assert "what replaces plugin thing:a@d-a: thing:a@d-a, thing:b@d-b" in finding.message
+    assert look({"FRAMEWORK_PLUGINS": "thing:a"}) == {}
+
+
 def test_bad_imports_are_told_apart_and_hide_nobody(house, look, tmp_path):
     """Ending the process, crashing, failing, a bad __del__ and torch are each named with their
     distribution; the good ones beside them are not."""

@@ -226,6 +226,15 @@ def test_an_instance_knows_what_it_is_called(house):
     assert name_of(1) == "builtins:int"
 
 
+def test_one_that_refuses_its_name_fails_to_start(house):
+    code = GOOD + "    @property\n    def plugin_id(self): return 'mine'\n"
+    house.add("dist", {"things t": "T"}, code)
+    registry = house.registry()
+    with pytest.raises(PluginError, match="thing:t@dist failed to start: AttributeError"):
+        registry.create("thing", "t")
+    assert registry.records("thing")[0].state is State.FAILED
+
+
 def test_a_denied_plugin_is_told_what_would_admit_it(house):
     """The mend fits the reason: the list, the deny list, or --no-plugins."""
     house.thing("a", "d")

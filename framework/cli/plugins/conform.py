@@ -74,9 +74,9 @@ def conform(
             budget=budget,
             slowness=slowness if slowness != 1 else None,
         )
-    _write(report, json_path, junit)
     if json_path != "-":
         print(report.text(verbose=verbose))
+    _write(report, json_path, junit)
     raise typer.Exit(0 if report.conformant else 1)
 
 
@@ -108,4 +108,7 @@ def _write(report: Report, json_path: str | None, junit: Path | None) -> None:
         if junit is not None:
             junit.write_text(report.junit())
     except OSError as error:
-        raise ConfigError(f"the report cannot be written: {error}") from error
+        raise ConfigError(
+            f"the report cannot be written: {error}",
+            mend="name a file in a folder that is there and that you can write to",
+        ) from error

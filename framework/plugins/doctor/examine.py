@@ -14,6 +14,7 @@ from framework.plugins.doctor.metadata import (
     unmet_requirements,
 )
 from framework.plugins.kinds import Cardinality
+from framework.plugins.lookup import replacement
 from framework.plugins.ordering import in_order
 from framework.plugins.records import Record, State
 from framework.plugins.registry import PluginRegistry
@@ -102,13 +103,17 @@ def _duplicates(registry: PluginRegistry, records: Sequence[Record]) -> Iterator
 
 
 def _orders(registry: PluginRegistry, records: Sequence[Record]) -> Iterator[Finding]:
-    """`before` and `after` that no order fulfils."""
+    """`before` and `after` that no order fulfils, and `replaces` of which it is not clear what
+    replaces what."""
     for kind in registry.kinds:
-        if kind.cardinality is Cardinality.MANY:
-            try:
-                in_order([r for r in records if r.kind == kind.name and r.usable])
-            except FrameworkError as error:
-                yield of_error("order", error)
+        found = [r for r in records if r.kind == kind.name and r.usable]
+        try:
+            if kind.cardinality is Cardinality.MANY:
+                in_order(found)
+            for record in found:
+                replacement(record, found)
+        except FrameworkError as error:
+            yield of_error("order", error)
 
 
 def _choices(registry: PluginRegistry, choices: Choices) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,10 @@ class Probe:
     changes: tuple[str, ...] = ()
     patches: tuple[str, ...] = ()
     printed: str = ""
+
+
+_FROM_OUTSIDE = {"ended", "timed_out", "printed"}
+"""Fields that the process cannot tell of itself."""
 
 
 def probe_import(
@@ -87,7 +91,9 @@ def probe_import(
                 ended=True,
             )
         report: dict[str, Any] = json.loads(answer.read_text())
-    fields: dict[str, Any] = {
+    if report.keys() != {f.name for f in fields(Probe)} - _FROM_OUTSIDE:
+        return Probe(error="the import keeps from telling what it does", ended=True)
+    found_out: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in report.items()
     }
-    return Probe(**fields, printed=found.stdout.decode("utf-8", "replace"))
+    return Probe(**found_out, printed=found.stdout.decode("utf-8", "replace"))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import builtins
+import gc
 import importlib
-import json
+import locale
+import logging
 import os
 import pkgutil
+import random
 import signal
 import sys
 import threading
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
+
+# As they are now: a plugin may replace them in their module.
+from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
@@ -66,26 +74,52 @@ def _attributes() -> dict[tuple[str, str], int]:
 
 
 def _state() -> dict[str, object]:
-    import logging
-
-    watched = (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)
     return {
         "the environment": dict(os.environ),
         "sys.path": list(sys.path),
-        "a signal handler": [signal.getsignal(number) for number in watched],
+        "a signal handler": [signal.getsignal(n) for n in sorted(signal.valid_signals())],
         "the working directory": os.getcwd(),
         "handlers of the root logger": list(logging.getLogger().handlers),
         "the level of the root logger": logging.getLogger().level,
+        "a switch that turns logging off": logging.root.manager.disable,
+        "the level of a logger of the core": logging.getLogger("framework").level,
         "sys.excepthook": sys.excepthook,
+        "sys.unraisablehook": sys.unraisablehook,
+        "sys.displayhook": sys.displayhook,
+        "threading.excepthook": threading.excepthook,
         "sys.stdout": sys.stdout,
-        "the start method of multiprocessing": _start_method(),
+        "sys.meta_path": list(sys.meta_path),
+        "the recursion limit": sys.getrecursionlimit(),
+        "the switch interval": sys.getswitchinterval(),
+        "the garbage collector": (gc.isenabled(), gc.get_threshold()),
+        "the locale": locale.setlocale(locale.LC_ALL),
+        "the umask": _umask(),
+        "filters for all warnings": [f for f in warnings.filters if _is_for_all(f)],
+        "builtins": set(vars(builtins)),
+        "the default timeout of sockets": _of_module("_socket", "getdefaulttimeout"),
+        "the start method of multiprocessing": _of_module(
+            "multiprocessing", "get_start_method", allow_none=True
+        ),
+        "the random state": random.getstate(),
     }
 
 
-def _start_method() -> str | None:
-    module = sys.modules.get("multiprocessing")
-    method: str | None = module.get_start_method(allow_none=True) if module else None
-    return method
+def _of_module(name: str, function: str, **arguments: object) -> object:
+    """What a function says; None while nobody has imported its module."""
+    module = sys.modules.get(name)
+    return None if module is None else getattr(module, function)(**arguments)
+
+
+def _umask() -> int:
+    now = os.umask(0o077)
+    os.umask(now)
+    return now
+
+
+def _is_for_all(found: tuple[Any, ...]) -> bool:
+    """A filter that others add for a warning of their own is no harm."""
+    _, message, category, module, _ = found
+    return message is None and module is None and category in (Warning, Exception)
 
 
 def _differences(before: dict[Any, object], after: dict[Any, object]) -> Iterator[Any]:
@@ -134,7 +168,7 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
     try:
         cls = _import(value)
         if exercise:
-            exercised = _exercise(cls, exercise, json.loads(options))
+            exercised = _exercise(cls, exercise, loads(options))
     except BaseException as problem:  # an exit is a finding, too
         error = f"{type(problem).__name__}: {problem}"
     seconds = exercised if exercise else time.perf_counter() - started
@@ -156,7 +190,7 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
 def _write(answer: str, findings: dict[str, object]) -> None:
     file = Path(answer)
     part = file.with_suffix(".part")
-    part.write_text(json.dumps(findings))
+    part.write_text(dumps(findings))
     part.replace(file)
 
 

@@ -1,0 +1,58 @@
+"""What an import does to its process is seen, and cannot be hidden by accident."""
+
+from __future__ import annotations
+
+import pytest
+
+from framework.testing.conformance.probe import probe_import
+
+CHANGES = {
+    "sys.path": "import sys; sys.path.insert(0, '/nowhere')",
+    "a signal handler": "import signal; signal.signal(signal.SIGUSR1, lambda *a: None)",
+    "a switch that turns logging off": "import logging; logging.disable(50)",
+    "the level of a logger of the core": "import logging; logging.getLogger('framework').level = 9",
+    "sys.unraisablehook": "import sys; sys.unraisablehook = print",
+    "threading.excepthook": "import threading; threading.excepthook = print",
+    "sys.meta_path": "import sys; sys.meta_path.reverse()",
+    "the recursion limit": "import sys; sys.setrecursionlimit(7777)",
+    "the garbage collector": "import gc; gc.disable()",
+    "the locale": "import locale; locale.setlocale(locale.LC_ALL, 'C.UTF-8')",
+    "the umask": "import os; os.umask(0o070)",
+    "filters for all warnings": "import warnings; warnings.simplefilter('ignore')",
+    "builtins": "import builtins; builtins.answer = 42",
+    "the default timeout of sockets": "import socket; socket.setdefaulttimeout(3)",
+    "the random state": "import random; random.seed(0)",
+}
+HARMLESS = (
+    "import random, multiprocessing, socket, warnings\n"
+    "warnings.filterwarnings('ignore', category=DeprecationWarning, module='p')\n"
+)
+
+
+def test_whatever_an_import_changes_in_the_process_is_told(tmp_path, monkeypatch):
+    (tmp_path / "changes_all.py").write_text("\n".join(CHANGES.values()) + "\nP = 1\n")
+    (tmp_path / "changes_none.py").write_text(HARMLESS + "P = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = probe_import("changes_all:P")
+    assert set(found.changes) == set(CHANGES)
+    assert probe_import("changes_none:P").changes == ()
+
+
+@pytest.mark.parametrize(
+    ("patch", "error"),
+    [
+        ("import json; json.dumps = lambda *a, **k: '{}'", ""),
+        ("import pathlib; pathlib.Path.write_text = lambda *a, **k: 0", "exit code"),
+        (
+            "import framework.testing.conformance.probe_child as c, sys\n"
+            "sys.modules['__main__'].dumps = lambda found: '{}'",
+            "keeps from telling",
+        ),
+    ],
+)
+def test_an_import_cannot_keep_silent_about_itself(tmp_path, monkeypatch, patch, error):
+    (tmp_path / "silent.py").write_text(f"{patch}\nimport gc\ngc.disable()\nP = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = probe_import("silent:P")
+    assert found.changes == (() if error else ("the garbage collector",))
+    assert error in found.error
