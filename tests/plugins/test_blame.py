@@ -33,11 +33,9 @@ def test_errors_made_on_purpose_and_interruptions_pass(plugin):
 
 
 def test_of_a_long_text_the_beginning_is_told(plugin):
-    with pytest.raises(
-        PluginError, match=r"ValueError: y{2000}\.\.\. \(20000 characters\)"
-    ) as caught:
-        with blaming(plugin, "doing it"):
-            raise ValueError("y" * 20_000)
+    words = r"ValueError: y{2000}\.\.\. \(20000 characters\)"
+    with pytest.raises(PluginError, match=words) as caught, blaming(plugin, "doing it"):
+        raise ValueError("y" * 20_000)
     assert len(str(caught.value)) < 3000
 
 
