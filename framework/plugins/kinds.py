@@ -173,7 +173,7 @@ KINDS: tuple[Kind, ...] = (
         version="1.1",
     ),
     _row("media_processor", None, {F, W}, MANY, optional={W}),
-    _row("io_processor", "io_processor:IOProcessor", {F}, MANY, DENIED),
+    _row("io_processor", "io_processor:IOProcessor", {F}, MANY, DENIED, stable=True),
     _row("front_end", "front_end:FrontEnd", {F}, ONE),
     _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED),
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE, stable=True),

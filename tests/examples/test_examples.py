@@ -165,3 +165,20 @@ def test_the_command_is_listed_and_counts(run):
     assert "Say how many tokens a text is for a model." in run("--help", env={"COLUMNS": "150"})
     plugins = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]
     assert run(*plugins, "count-tokens", "--model", MODEL, "hello") == "5\n"
+
+
+def test_the_io_processor_ranks_texts(run):
+    out = run(
+        script="""
+        from framework import LLM
+        from framework.testing.fake_model import MODEL, fake_plugins
+
+        with LLM(
+            MODEL, plugins=fake_plugins(), executor="echo", io_processors=["rank"],
+            plugin_options={"executor.echo.encoder": True},
+        ) as llm:
+            ranked = llm.ask("rank", {"query": "abc", "texts": ["xyzzy", "abc", "abd"]})
+            print([one["index"] for one in ranked], round(ranked[0]["score"], 4))
+        """
+    )
+    assert out.strip() == "[1, 2, 0] 1.0"

@@ -14,6 +14,7 @@ SUITES: dict[str, str] = {
     "executor": f"{_SUITES}.executor:ExecutorSuite",
     "front_end": f"{_SUITES}.front_end:FrontEndSuite",
     "hooks": f"{_SUITES}.hooks:HooksSuite",
+    "io_processor": f"{_SUITES}.io_processor:IOProcessorSuite",
     "kernel": f"{_SUITES}.kernel:KernelSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
     "logits_processor": f"{_SUITES}.logits_processor:LogitsProcessorSuite",
