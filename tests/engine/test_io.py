@@ -34,6 +34,15 @@ class Words(IOProcessor):
         return " ".join(output.outputs[0].text for output in outputs)
 
 
+class Many(IOProcessor):
+    """A list of texts, with the parameters of the caller."""
+
+    def read(self, request, place):
+        return Reading(
+            prompts=tuple(EnginePrompt(ids=place.tokenizer.encode(text)) for text in request)
+        )
+
+
 class Faulty(Words):
     """Fails as a plugin should not."""
 
@@ -61,7 +70,7 @@ def _reading(ids):
 
 
 def options(**more):
-    classes = {"words": Words, "faulty": Faulty, "threads": Threads}
+    classes = {"words": Words, "many": Many, "faulty": Faulty, "threads": Threads}
     own = {f"io_processor:{name}": f"{__name__}:{cls.__name__}" for name, cls in classes.items()}
     plugins = {**fake_plugins(), **own}
     return {"plugins": plugins, "executor": "echo", "io_processors": list(classes), **more}
@@ -125,6 +134,28 @@ def test_a_faulty_processor_is_named_and_harms_nobody_else(llm, request_):
 def test_an_unknown_processor_is_named_with_what_is_near(llm):
     with pytest.raises(PluginError, match="did you mean 'words'"):
         llm.ask("word", "a")
+
+
+def test_who_waits_no_more_ends_all_that_runs_of_a_request():
+    """Several prompts of one request run; cancelling the caller leaves nothing of them."""
+
+    async def main():
+        slow = options(plugin_options={"executor.echo.delay": 0.02})
+        async with AsyncEngine(MODEL, in_process=True, **slow) as engine:
+            texts = ["a" * 200, "b" * 200, "c" * 200]
+            params = SamplingParams(max_tokens=200)
+            work = asyncio.create_task(engine.ask("many", texts, params))
+            while (await engine.stats()).running < 3:
+                await asyncio.sleep(0.01)
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            while (stats := await engine.stats()).running or stats.waiting:
+                await asyncio.sleep(0.01)
+            await engine.check_integrity()
+            assert (await engine.ask("text", "ok", GREEDY)).outputs[0].text == "ok"
+
+    asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_a_server_reads_in_threads_that_share_no_tokenizer_and_not_on_the_loop():

