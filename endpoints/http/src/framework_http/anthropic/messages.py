@@ -20,7 +20,7 @@ from framework_http.anthropic.fields import CountFields, MessageFields
 from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
 from framework_http.openai.models import check_model
-from framework_http.openai.reading import reader_for
+from framework_http.openai.reading import ends_of, reader_for
 from framework_http.openai.tools import check_tools
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ async def _ask(service: Service, fields: MessageFields, request: Request) -> tup
     prompt = await _render(service, fields)
     if fields.cache_salt is not None:
         prompt["cache_salt"] = fields.cache_salt
-    reader = reader_for(service, prompt["prompt"], tools, one_call=fields.one_call)
+    ends = await ends_of(service, bool(tools) and fields.skip_special_tokens is None)
+    reader = reader_for(service, prompt["prompt"], tools, one_call=fields.one_call, ends=ends)
     return ask.parts(service, [prompt], sampling, options), Answer(model, reader)
 
 

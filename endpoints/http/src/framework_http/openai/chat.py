@@ -17,7 +17,7 @@ from framework_http import sse
 from framework_http.openai import ask
 from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
-from framework_http.openai.reading import Reader, folded, reader_for
+from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
 from framework_http.openai.tools import check_tools
 
@@ -105,10 +105,11 @@ class Chat(Endpoint):
             prompt = await service.render_chat(fields.messages, **fields.rendering())
             if fields.cache_salt is not None:
                 prompt["cache_salt"] = fields.cache_salt
+            tools, one = fields.callable_tools, fields.parallel_tool_calls is False
+            ends = await ends_of(service, bool(tools) and fields.skip_special_tokens is None)
 
             def reader() -> Reader:
-                tools, one = fields.callable_tools, fields.parallel_tool_calls is False
-                return reader_for(service, prompt["prompt"], tools, one_call=one)
+                return reader_for(service, prompt["prompt"], tools, one_call=one, ends=ends)
 
             if fields.streams:
                 parts = ask.parts(service, [prompt], sampling, options)

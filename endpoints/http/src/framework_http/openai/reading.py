@@ -15,6 +15,7 @@ from framework.contracts.tool_parser import CallArguments, CallBegins, Text, Too
 if TYPE_CHECKING:
     from framework.contracts.reasoning_parser import ReasoningStream
     from framework.contracts.service import Service
+    from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolStream
     from framework.engine.outputs import CompletionOutput
 
@@ -33,7 +34,8 @@ Piece = Reasoning | ToolEvent
 
 class Reader:
     """Reads one output.  reasoning, tools: states of parsers, None where there is none.
-    one_call: calls behind the first are left out, as the client asked for one at a time."""
+    one_call: calls behind the first are left out, as the client asked for one at a time.  ends:
+    see `ends_of`."""
 
     def __init__(
         self,
@@ -41,15 +43,17 @@ class Reader:
         tools: ToolStream | None,
         *,
         one_call: bool = False,
+        ends: Mapping[int, str] | None = None,
     ) -> None:
         self._reasoning = reasoning
         self._tools = tools
         self._one_call = one_call
+        self._ends = ends or {}
         self.called = False
 
     def pieces(self, output: CompletionOutput) -> Iterator[Piece]:
         """What is new of the output, in parts."""
-        text, finished = output.text, output.finished
+        text, finished = self._without_end(output), output.finished
         if self._reasoning is None:
             yield from self._answer(text, finished)
             return
@@ -73,6 +77,14 @@ class Reader:
         if self.called and reason == "stop":
             reason = "tool_calls"
         return {"finish_reason": reason, "stop_reason": output.stop_reason}
+
+    def _without_end(self, output: CompletionOutput) -> str:
+        """The text but for the token that ended it, if that is one of `ends`."""
+        by_model = output.finish_reason == "stop" and output.stop_reason is None
+        last = output.token_ids[-1] if by_model and output.token_ids else None
+        return (
+            output.text.removesuffix(self._ends.get(last, "")) if last is not None else output.text
+        )
 
     def _answer(self, text: str, finished: bool) -> Iterator[ToolEvent]:
         if self._tools is None:
@@ -113,15 +125,34 @@ def reader_for(
     tools: Sequence[Mapping[str, Any]],
     *,
     one_call: bool = False,
+    ends: Mapping[int, str] | None = None,
 ) -> Reader:
     """A reader for one output.  prompt: what the model was shown.  tools: those that it may
-    call; none: what looks like a call is text.  one_call: at most one of them at a time."""
+    call; none: what looks like a call is text.  one_call: at most one of them at a time.  ends: see
+    `ends_of`."""
     reasoning, parser = service.reasoning_parser, service.tool_parser
     return Reader(
         None if reasoning is None else reasoning.stream(prompt),
         None if parser is None or not tools else parser.stream(tools),
         one_call=one_call,
+        ends=ends,
     )
+
+
+async def ends_of(service: Service, shown: bool) -> Mapping[int, str]:
+    """Texts of the special tokens with which a model may end, by id.
+
+    shown: special tokens are part of the text, for no other reason than that the marks of calls
+    may be among them; the one that ends an output is nothing that a client wants to see.
+    """
+    if not shown:
+        return {}
+
+    def read(tokenizer: Tokenizer) -> dict[int, str]:
+        ids = {*tokenizer.special_ids, *tokenizer.eos_ids}
+        return {token: tokenizer.token_bytes(token).decode("utf-8", "replace") for token in ids}
+
+    return await service.with_tokenizer(read)
 
 
 def folded(deltas: Iterable[Delta]) -> Delta:

@@ -16,7 +16,7 @@ from framework_http import sse
 from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
 from framework_http.openai.models import check_model
-from framework_http.openai.reading import reader_for
+from framework_http.openai.reading import ends_of, reader_for
 from framework_http.openai.response_fields import ResponseFields
 from framework_http.openai.response_input import messages_of
 from framework_http.openai.response_items import Event, Response
@@ -80,7 +80,8 @@ async def _ask(
     if fields.cache_salt is not None:
         prompt["cache_salt"] = fields.cache_salt
     one_call = fields.parallel_tool_calls is False
-    reader = reader_for(service, prompt["prompt"], usable, one_call=one_call)
+    ends = await ends_of(service, bool(usable) and fields.skip_special_tokens is None)
+    reader = reader_for(service, prompt["prompt"], usable, one_call=one_call, ends=ends)
     parts = ask.parts(service, [prompt], sampling, options)
     return parts, Response(fields, sampling, model, reader)
 
