@@ -36,7 +36,9 @@ DataPath = Annotated[
     Path | None, typer.Option("--dataset-path", help="The file of sharegpt or custom.")
 ]
 NumPrompts = Annotated[int, typer.Option(help="Requests at each rate.", min=1)]
-InputLen = Annotated[int, typer.Option("--input-len", "--random-input-len", min=1)]
+InputLen = Annotated[
+    int, typer.Option("--input-len", "--random-input-len", min=1, help="Tokens of a prompt.")
+]
 OutputLen = Annotated[
     int | None,
     typer.Option(
@@ -61,7 +63,7 @@ PrefixLen = Annotated[
     int, typer.Option("--prefix-len", "--random-prefix-len", min=0, help="Shared beginning.")
 ]
 NumPrefixes = Annotated[int, typer.Option("--num-prefixes", min=1, help="Different beginnings.")]
-SuffixLen = Annotated[int, typer.Option("--suffix-len", min=1)]
+SuffixLen = Annotated[int, typer.Option("--suffix-len", min=1, help="Tokens of an ending.")]
 Longest = Annotated[
     int, typer.Option("--sharegpt-max-len", min=2, help="Tokens of what is taken, at most.")
 ]
@@ -90,8 +92,10 @@ Goodput = Annotated[
         help="Objectives of a request, as in --goodput ttft:200 tpot:50.",
     ),
 ]
-MoreGoodput = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="")]
-Percentiles = Annotated[str, typer.Option("--metric-percentiles", metavar="P[,P...]")]
+MoreGoodput = Annotated[list[str] | None, typer.Argument(hidden=True, metavar="NAME:MS")]
+Percentiles = Annotated[
+    str, typer.Option("--metric-percentiles", metavar="P[,P...]", help="Of every time.")
+]
 Metrics = Annotated[
     str, typer.Option("--percentile-metrics", help="Shown, of ttft, tpot, itl, e2el.")
 ]
