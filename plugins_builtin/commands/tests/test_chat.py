@@ -37,14 +37,18 @@ def test_texts_are_continued_here_and_there(run, url):
     assert run("complete", "--url", url, stdin="one\n\ntwo\n") == here
 
 
-def test_the_key_comes_from_the_environment(run, serve, monkeypatch):
-    url = serve("--api-key", "s3cret", "--in-process")
-    code, out, err = run("complete", "--url", url, "a")
+def test_the_key_comes_from_the_environment_and_a_socket_is_an_address(
+    run, serve, monkeypatch, tmp_path
+):
+    path = tmp_path / "s.sock"
+    root = ("--plugin-option", f"front_end.http.uds={path}")
+    serve("--api-key", "s3cret", "--in-process", root=root)
+    code, out, err = run("complete", "--url", f"unix:{path}", "a")
     assert (code, out) == (1, "")
     assert "does not accept the API key" in err
     assert "FRAMEWORK_API_KEY" in err
     monkeypatch.setenv("FRAMEWORK_API_KEY", "s3cret")
-    assert run("complete", "--url", url, "a") == (0, "a\n", "")
+    assert run("complete", "--url", f"unix:{path}", "a") == (0, "a\n", "")
 
 
 def test_a_server_that_is_not_there_is_one_message(run):
@@ -128,9 +132,3 @@ def test_what_is_no_address_is_told(run, text):
     code, _, err = run("chat", "--url", text)
     assert code == 1
     assert "--url is no address" in err
-
-
-def test_a_unix_socket_is_an_address(run, serve, tmp_path):
-    path = tmp_path / "s.sock"
-    serve("--in-process", root=("--plugin-option", f"front_end.http.uds={path}"))
-    assert run("complete", "--url", f"unix:{path}", "a") == (0, "a\n", "")

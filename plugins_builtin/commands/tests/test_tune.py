@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+import sys
 
 import pytest
 import yaml
@@ -13,11 +14,17 @@ import yaml
 from framework.errors import FrameworkError
 from framework.testing.fake_model import MODEL, fake_plugins
 from framework_commands.bench import run as bench_run
+from framework_commands.bench import target as bench_target
 from framework_commands.bench.search import best_of, search_rate, settings_of
 from framework_commands.server_process import ServerProcess
 
 ROOT = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]
 ECHO = ["--model", MODEL, "--set", "executor=echo"]
+SLEEPS = """
+import sys, time
+print("listening on http://127.0.0.1:9", file=sys.stderr, flush=True)
+time.sleep(600)
+"""
 SMALL = ["--num-prompts", 4, "--input-len", 8, "--output-len", 4]
 
 
@@ -115,13 +122,21 @@ def test_the_best_settings_are_written_for_serve(run, tmp_path, pids):
 
 @pytest.mark.skipif(os.name != "posix", reason="needs signals")
 def test_a_signal_leaves_no_server(run, tmp_path, pids, monkeypatch):
+    """Of a server that takes its time, as they do."""
     before = signal.getsignal(signal.SIGTERM)
+    made = ServerProcess.__init__
+
+    def slow(self, *arguments, **more):
+        made(self, *arguments, **more)
+        self._command = [sys.executable, "-c", SLEEPS]
 
     def terminated(*arguments):
         assert alive(pids[0])
         os.kill(os.getpid(), signal.SIGTERM)
         yield
 
+    monkeypatch.setattr(ServerProcess, "__init__", slow)
+    monkeypatch.setattr(bench_target, "find_target", lambda *arguments, **more: None)
     monkeypatch.setattr(bench_run, "run_rates", terminated)
     words = ["--goodput", "e2el:1", "-o", tmp_path / "t.yaml"]
     code, _, _ = run(*ROOT, "bench", "tune", *ECHO, *SMALL, *words)

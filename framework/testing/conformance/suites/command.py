@@ -36,11 +36,9 @@ class Ran:
 
 
 class CommandSuite(Suite):
-    """help_budget: seconds that `--help` may take in a fresh process, imports included.
-    longest_help: characters of the line in `framework --help`."""
+    """longest_help: characters of the line in `framework --help`."""
 
     kind = "command"
-    help_budget: ClassVar[float] = 3.0
     longest_help: ClassVar[int] = 90
 
     def run(self, *arguments: str, command: Command | None = None) -> Ran:
@@ -169,12 +167,6 @@ class CommandSuite(Suite):
             "--help loads what only the work needs",
             expected="it is imported once the flags are understood",
             found=", ".join((*found.heavy, *found.network)),
-        )
-        expect(
-            found.seconds <= self.help_budget,
-            "--help is slow",
-            expected=f"at most {self.help_budget:g} s",
-            found=f"{found.seconds:.1f} s",
         )
 
 
