@@ -149,10 +149,14 @@ class CoreKeeper:
             except FrameworkError as error:
                 log.error("the engine core could not be started anew: %s", error)
                 await asyncio.sleep(PAUSE_SECONDS)
-            else:
-                self._front.events.core_restarted()
+                continue
+            self._front.events.core_restarted()
+            if self._flight.core.dead is None:
                 log.warning("the engine core runs again")
                 return
+            # Its death was told before it was known as ours.
+            log.error("the engine core died again: %s", self._flight.core.dead)
+            await asyncio.to_thread(self._flight.core.close)
         log.error("the engine core died too often; it is not started anew")
 
     async def stop(self, *, drain: bool) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.async_engine import AsyncEngine
-from framework.engine.keeper import Allowance
+from framework.engine.keeper import Allowance, CoreKeeper
 from framework.errors import EngineDeadError, EngineRestartingError
 from framework.testing.fake_model import MODEL, fake_plugins
 
@@ -105,6 +105,29 @@ def test_an_engine_can_be_shut_down_while_its_core_is_started_anew():
         with pytest.raises(EngineDeadError, match="closed"):
             made.check_health()
         assert made.snapshot().value("core_restarts") == 0
+
+    asyncio.run(run())
+
+
+def test_a_core_that_dies_as_soon_as_it_is_started_is_replaced_too(monkeypatch):
+    begin, begun = CoreKeeper._begin, []
+
+    async def fragile(keeper):
+        flight, started = await begin(keeper)
+        begun.append(flight)
+        if len(begun) == 2:
+            os.kill(flight.core.pid, signal.SIGKILL)
+            await until(lambda: flight.core.dead is not None)
+        return flight, started
+
+    monkeypatch.setattr(CoreKeeper, "_begin", fragile)
+
+    async def run():
+        async with engine() as made:
+            await kill(made)
+            await until(lambda: healthy(made))
+            assert len(begun) == 3
+            assert await text_of(made, "after") == "after"
 
     asyncio.run(run())
 
