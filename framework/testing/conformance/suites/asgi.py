@@ -19,6 +19,8 @@ from framework.errors import (
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
+UNSUPPORTED = "x-kit-unsupported"
+"""Header of an answer that says: the engine of the kit, a small one that writes text, cannot."""
 _STATUS: tuple[tuple[type[FrameworkError], int], ...] = (
     (InputError, 400),
     (UnsupportedError, 400),
@@ -78,7 +80,10 @@ def hosted(router: APIRouter, prefix: str) -> FastAPI:
     @app.exception_handler(FrameworkError)
     async def ours(request: Request, error: FrameworkError) -> JSONResponse:
         status = next((status for cls, status in _STATUS if isinstance(error, cls)), 500)
-        return told(str(error), status)
+        found = told(str(error), status)
+        if isinstance(error, UnsupportedError):
+            found.headers[UNSUPPORTED] = "1"
+        return found
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:

@@ -8,7 +8,7 @@ import asyncio
 from framework.contracts.endpoint import Endpoint
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import Layer, clause
-from framework.testing.conformance.suites.asgi import Answer, Asked
+from framework.testing.conformance.suites.asgi import UNSUPPORTED, Answer, Asked
 from framework.testing.conformance.suites.described import (
     ODD_PATHS,
     ODD_VALUES,
@@ -75,7 +75,8 @@ class EndpointSuite(EngineClauses):
             for operation in site.operations:
                 for asked in self.variants(operation):
                     found = await answered(site.app, asked)
-                    served = found.status < 400 or (found.status == 404 and operation.parameters)
+                    nobody = found.status == 404 and operation.parameters
+                    served = found.status < 400 or nobody or UNSUPPORTED in found.headers
                     expect(
                         served,
                         "a request that follows from the OpenAPI document is refused",
