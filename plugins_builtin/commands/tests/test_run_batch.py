@@ -127,6 +127,16 @@ def test_a_batch_that_stopped_goes_on(run, batch, url):
     }
 
 
+def test_a_model_that_cannot_be_loaded_leaves_no_file(run, batch):
+    write, source, target = batch
+    write(request("a", "one"))
+    words = ["--model", "://unknown", "--set", "executor=echo"]
+    code, _, err = run(*ROOT, "run-batch", *words, "-i", source, "-o", target)
+    assert code == 1
+    assert err.startswith("error: ")
+    assert not target.exists()
+
+
 def test_a_file_that_holds_no_results_is_not_touched(tmp_path):
     from framework.errors import ConfigError
 

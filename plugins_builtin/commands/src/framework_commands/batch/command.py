@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +21,8 @@ from framework_commands.flags import ApiKey, Url, refuse_engine_flags
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework_commands.api.address import Address
-    from framework_commands.batch.work import Sender
+    from framework_commands.batch.lines import Request, Wrong
+    from framework_commands.batch.work import Results, Sender
 
 
 class Order(StrEnum):
@@ -67,7 +69,6 @@ def run_batch(
     """
     from framework_commands.api.address import Address
     from framework_commands.batch.lines import keep_done, read_requests
-    from framework_commands.batch.work import Results, work
 
     flags = {
         "model": model,
@@ -86,19 +87,34 @@ def run_batch(
     _check(input_file, output_file, resume=resume, overwrite=overwrite)
     done = keep_done(output_file) if resume and output_file.exists() else set()
 
-    async def go() -> Results:
-        async with _sender(address, resolved, front_end, timeout, retries) as sender:
-            with output_file.open("a" if resume else "w", encoding="utf-8") as sink:
-                results = Results(sink, ordered=order is Order.INPUT)
-                requests = read_requests(input_file, done)
-                await work(requests, sender, results, max_concurrency)
-        return results
-
-    results = asyncio.run(go())
+    requests = read_requests(input_file, done)
+    sending = _sender(address, resolved, front_end, timeout, retries)
+    results = asyncio.run(
+        _work(requests, sending, output_file, order, max_concurrency, goes_on=resume)
+    )
     before = f", {len(done)} were there" if resume else ""
     print(f"{results.written} results, {results.wrong} with errors{before}", file=sys.stderr)
     if results.wrong:
         raise typer.Exit(1)
+
+
+async def _work(
+    requests: Iterator[Request | Wrong],
+    sending: AbstractAsyncContextManager[Sender],
+    file: Path,
+    order: Order,
+    concurrency: int,
+    *,
+    goes_on: bool,
+) -> Results:
+    """The file is there once the server is: a model that cannot be loaded leaves none."""
+    from framework_commands.batch.work import Results, work
+
+    async with sending as sender:
+        with file.open("a" if goes_on else "w", encoding="utf-8") as sink:
+            results = Results(sink, ordered=order is Order.INPUT)
+            await work(requests, sender, results, concurrency)
+    return results
 
 
 def _check(source: Path, target: Path, *, resume: bool, overwrite: bool) -> None:

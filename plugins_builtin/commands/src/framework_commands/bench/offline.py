@@ -54,17 +54,7 @@ def throughput(
     settings: options.Settings = None,
 ) -> None:
     """How many tokens a model generates per second when everything is asked at once."""
-    data = flags.data_set(
-        dataset_name,
-        dataset_path,
-        input_len=input_len,
-        output_len=output_len,
-        spread=range_ratio,
-        prefix_len=prefix_len,
-        num_prefixes=num_prefixes,
-        suffix_len=suffix_len,
-        longest=sharegpt_max_len,
-    )
+    data = flags.data_set(context.params)
     percentiles = parse_percentiles(metric_percentiles)
     _check(json_file)
     engine = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
@@ -80,13 +70,26 @@ def throughput(
         )
         runs = list(found)
         name = llm.config.model.model
+    result = _throughput(name, runs, percentiles)
+    rate, tokens = result["requests_per_second"], result["tokens_per_second"]
+    print(f"{result['num_requests']} requests in {result['elapsed_time']:.2f} s: {rate:.2f}/s")
+    print(f"{tokens:.1f} tokens/s, {result['output_tokens_per_second']:.1f} output tokens/s")
+    if num_iters > 1:
+        _show("seconds of an iteration", result["percentiles"])
+    _write(json_file, result)
+
+
+def _throughput(
+    model: str, runs: Sequence[dict[str, Any]], percentiles: Sequence[float]
+) -> dict[str, Any]:
+    """All iterations together."""
     seconds = sum(run["elapsed_time"] for run in runs)
     requests, prompt, output = (
         sum(run[key] for run in runs) for key in ("num_requests", "input_tokens", "output_tokens")
     )
-    result = {
-        "model_id": name,
-        "num_iters": num_iters,
+    return {
+        "model_id": model,
+        "num_iters": len(runs),
         "elapsed_time": seconds,
         "num_requests": requests,
         "total_num_tokens": prompt + output,
@@ -96,11 +99,6 @@ def throughput(
         "percentiles": spread([run["elapsed_time"] for run in runs], percentiles),
         "iterations": runs,
     }
-    print(f"{requests} requests in {seconds:.2f} s: {requests / seconds:.2f} requests/s")
-    print(f"{(prompt + output) / seconds:.1f} tokens/s, {output / seconds:.1f} output tokens/s")
-    if num_iters > 1:
-        _show("seconds of an iteration", result["percentiles"])
-    _write(json_file, result)
 
 
 def latency(

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from framework.errors import ConfigError
 from framework_commands.bench import serve_flags as flags
-from framework_commands.bench.figures import parse_goodput, parse_metrics, parse_percentiles
+from framework_commands.bench.figures import parse_metrics
 from framework_commands.flags import ApiKey
+
+if TYPE_CHECKING:
+    from framework_commands.bench.run import Load
+    from framework_commands.bench.target import Target
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 def serve(
+    context: typer.Context,
     url: flags.Url = DEFAULT_URL,
     model: flags.Model = None,
     api_key: ApiKey = None,
@@ -51,64 +56,41 @@ def serve(
     result_filename: flags.ResultFile = None,
     plot: flags.Plot = None,
 ) -> None:
-    """Send requests to a server that speaks OpenAI's API and measure its streams.
-
-    Times are from when a request is sent, by the chunks that carry a part of its answer: TTFT to
-    the first, ITL from one to the next, E2EL to the last; TPOT is (E2EL - TTFT) / (tokens - 1).
-    Requests that fail are counted apart and have no part in any figure.
-    """
+    """Send requests to a server that speaks OpenAI's API and measure its streams. Requests that
+    fail are counted apart and have no part in any figure."""
+    from framework.bench.load_plot import draw
     from framework_commands.api.address import Address
-    from framework_commands.bench.run import Load, run_rates, with_details
     from framework_commands.bench.target import find_target
 
-    if more_goodput and not goodput:
-        raise ConfigError("an argument belongs to no flag", found=" ".join(more_goodput))
-    load = Load(
-        data=flags.data_set(
-            dataset_name,
-            dataset_path,
-            input_len=input_len,
-            output_len=output_len,
-            spread=range_ratio,
-            prefix_len=prefix_len,
-            num_prefixes=num_prefixes,
-            suffix_len=suffix_len,
-            longest=sharegpt_max_len,
-        ),
-        num_prompts=num_prompts,
-        burstiness=burstiness,
-        concurrency=max_concurrency,
-        warmups=num_warmups,
-        seed=seed,
-        objectives=parse_goodput([*(goodput or []), *(more_goodput or [])]),
-        percentiles=parse_percentiles(metric_percentiles),
-    )
+    load = flags.make_load(context.params)
     rates, metrics = flags.parse_rates(request_rate), parse_metrics(percentile_metrics)
     fields = _fields(extra_body)
     save = save_result or save_detailed or result_filename is not None
     check_files(result_dir / (result_filename or "x.json") if save else None, plot)
+    address, api = Address.parse(url, api_key), endpoint.value
     target = find_target(
-        Address.parse(url, api_key),
-        model,
-        endpoint=endpoint.value,
-        ignore_eos=ignore_eos,
-        fields=fields,
-        seconds=timeout,
+        address, model, endpoint=api, ignore_eos=ignore_eos, fields=fields, seconds=timeout
     )
-    results = []
-    for result, driven in run_rates(target, load, rates):
-        show(result, metrics, load.percentiles)
-        stamped = {"date": time.strftime("%Y%m%d-%H%M%S"), "backend": "openai", **result}
-        results.append(with_details(stamped, driven) if save_detailed else stamped)
+    results = list(_measured(target, load, rates, metrics, detailed=save_detailed))
     if save:
         name = result_filename or _name(request_rate, target.model, results[0]["date"])
         write(result_dir / name, results)
     if plot is not None:
-        from framework.bench.load_plot import draw
-
         draw(plot, results, load.objectives)
     if not any(result["completed"] for result in results):
         raise typer.Exit(1)
+
+
+def _measured(
+    target: Target, load: Load, rates: Sequence[float], metrics: Sequence[str], *, detailed: bool
+) -> Iterator[dict[str, Any]]:
+    """The result of one run after the other, each printed as soon as it is there."""
+    from framework_commands.bench.run import run_rates, with_details
+
+    for result, driven in run_rates(target, load, rates):
+        show(result, metrics, load.percentiles)
+        stamped = {"date": time.strftime("%Y%m%d-%H%M%S"), "backend": "openai", **result}
+        yield with_details(stamped, driven) if detailed else stamped
 
 
 def _fields(text: str | None) -> dict[str, Any]:

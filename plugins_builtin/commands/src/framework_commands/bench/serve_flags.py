@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from framework.errors import ConfigError
 from framework_commands.bench.asks import Custom, DataSet, PrefixRepetition, Random, ShareGPT
+
+if TYPE_CHECKING:
+    from framework_commands.bench.run import Load
 
 
 class Endpoint(StrEnum):
@@ -131,19 +135,32 @@ def parse_rates(text: str) -> list[float]:
     return found
 
 
-def data_set(
-    name: DataSetName,
-    path: Path | None,
-    *,
-    input_len: int,
-    output_len: int | None,
-    spread: float,
-    prefix_len: int,
-    num_prefixes: int,
-    suffix_len: int,
-    longest: int,
-) -> DataSet:
-    """Raises ConfigError for a data set without its file, or a file without its data set."""
+def make_load(given: Mapping[str, Any]) -> Load:
+    """From the flags of a command, by their names; those that it lacks have their defaults.
+    Raises ConfigError."""
+    from framework_commands.bench.figures import parse_goodput, parse_percentiles
+    from framework_commands.bench.run import Load
+
+    goodput, more = given.get("goodput") or [], given.get("more_goodput") or []
+    if more and not goodput:
+        raise ConfigError("an argument belongs to no flag", found=" ".join(more))
+    return Load(
+        data=data_set(given),
+        num_prompts=given["num_prompts"],
+        burstiness=given["burstiness"],
+        concurrency=given.get("max_concurrency"),
+        warmups=given.get("num_warmups", 1),
+        seed=given["seed"],
+        objectives=parse_goodput([*goodput, *more]),
+        percentiles=parse_percentiles(given.get("metric_percentiles", "50,90,99")),
+    )
+
+
+def data_set(given: Mapping[str, Any]) -> DataSet:
+    """From the flags of a command, by their names.  Raises ConfigError for a data set without
+    its file, or a file without its data set."""
+    name = DataSetName(given["dataset_name"])
+    path = given["dataset_path"]
     needs = name in (DataSetName.SHAREGPT, DataSetName.CUSTOM)
     if needs != (path is not None):
         raise ConfigError(
@@ -151,14 +168,20 @@ def data_set(
             expected="a file for sharegpt and custom, and for no other",
             found=str(path or "none"),
         )
-    output = output_len or 128
-    if path is not None and name is DataSetName.SHAREGPT:
-        return ShareGPT(path=path, output=output_len, longest=longest)
-    if path is not None:
-        return Custom(path=path, output=output)
-    if name is DataSetName.PREFIX:
-        prefix = prefix_len or 256
-        return PrefixRepetition(
-            prefixes=num_prefixes, prefix=prefix, suffix=suffix_len, output=output
-        )
-    return Random(input=input_len, output=output, spread=spread, prefix=prefix_len)
+    output, prefix = given["output_len"] or 128, given["prefix_len"]
+    match name:
+        case DataSetName.SHAREGPT:
+            longest = given["sharegpt_max_len"]
+            return ShareGPT(path=Path(path), output=given["output_len"], longest=longest)
+        case DataSetName.CUSTOM:
+            return Custom(path=Path(path), output=output)
+        case DataSetName.PREFIX:
+            return PrefixRepetition(
+                prefixes=given["num_prefixes"],
+                prefix=prefix or 256,
+                suffix=given["suffix_len"],
+                output=output,
+            )
+        case DataSetName.RANDOM:
+            spread = given["range_ratio"]
+            return Random(input=given["input_len"], output=output, spread=spread, prefix=prefix)

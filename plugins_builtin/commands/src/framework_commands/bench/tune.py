@@ -17,7 +17,6 @@ from framework.cli import options
 from framework.cli.context import root_options
 from framework.errors import ConfigError
 from framework_commands.bench import serve_flags as flags
-from framework_commands.bench.figures import parse_goodput
 from framework_commands.bench.search import (
     Setting,
     Trial,
@@ -78,48 +77,45 @@ def tune(
     At most (settings) x (rounds + 1) runs of --num-prompts requests. The file that it writes is
     for `framework serve --config`: that of --config with the settings that were found.
     """
-    from framework.bench.report import check_folder, write_json
-    from framework_commands.bench.run import Load
+    from framework.bench.report import check_folder
 
-    objectives = parse_goodput([*(goodput or []), *(more_goodput or [])])
-    if not objectives:
+    load = flags.make_load(context.params)
+    if not load.objectives:
         raise ConfigError("there is no objective", expected="--goodput NAME:MILLISECONDS...")
-    found = settings_of(
-        {
-            "max_num_seqs": parse_values(max_num_seqs, "--max-num-seqs"),
-            "max_num_batched_tokens": parse_values(
-                max_num_batched_tokens, "--max-num-batched-tokens"
-            ),
-        }
-    )
-    if len(found) > MOST_SETTINGS:
-        raise ConfigError(
-            "too many settings", expected=f"at most {MOST_SETTINGS}", found=len(found)
-        )
+    found = _settings(max_num_seqs, max_num_batched_tokens)
     engine = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
     base = _base(config, engine, settings)
     for file in (output, *([json_file] if json_file else [])):
         check_folder(file)
-    load = Load(
-        data=flags.data_set(
-            dataset_name,
-            dataset_path,
-            input_len=input_len,
-            output_len=output_len,
-            spread=range_ratio,
-            prefix_len=prefix_len,
-            num_prefixes=num_prefixes,
-            suffix_len=suffix_len,
-            longest=sharegpt_max_len,
-        ),
-        num_prompts=num_prompts,
-        burstiness=burstiness,
-        seed=seed,
-        objectives=objectives,
-    )
     words = [*_root_words(root_options(context)), "serve", *_words(engine, config, settings)]
     with _ended_by_sigterm():
         trials = _try_all(words, found, load, attain, rounds, start_timeout, ignore_eos)
+    _tell(trials, load.objectives, attain, base, output, json_file)
+
+
+def _settings(seqs: str, tokens: str) -> list[dict[str, int]]:
+    axes = {
+        "max_num_seqs": parse_values(seqs, "--max-num-seqs"),
+        "max_num_batched_tokens": parse_values(tokens, "--max-num-batched-tokens"),
+    }
+    found = settings_of(axes)
+    if len(found) > MOST_SETTINGS:
+        most = f"at most {MOST_SETTINGS}"
+        raise ConfigError("too many settings", expected=most, found=len(found))
+    return found
+
+
+def _tell(
+    trials: Sequence[Trial],
+    objectives: Mapping[str, float],
+    attain: float,
+    base: Mapping[str, Any],
+    output: Path,
+    json_file: Path | None,
+) -> None:
+    """Print and write what was found; status 1 if nothing was."""
+    from framework.bench.report import write_json
+
     _show(trials, objectives)
     if json_file is not None:
         write_json(json_file, [_plain(trial) for trial in trials])
@@ -128,8 +124,7 @@ def tune(
         print(f"no setting keeps the objectives for {attain:.0%} of the requests", file=sys.stderr)
         raise typer.Exit(1)
     _write(output, base, best, objectives)
-    chosen = ", ".join(f"{name}={value}" for name, value in best.setting.items())
-    print(f"best: {chosen}, {best.sustained:.2f} requests/s; written to {output}")
+    print(f"best: {_named(best.setting)}, {best.sustained:.2f} requests/s; written to {output}")
 
 
 def _try_all(
