@@ -15,3 +15,8 @@ def shown(value: object) -> str:
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = 12
     text = short.repr(value)
     return text if len(text) <= MOST else f"{text[:MOST]}..."
+
+
+def is_whole(text: str) -> bool:
+    """Whether UTF-8 can carry a text: it holds no half of a surrogate pair."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

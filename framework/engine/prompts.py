@@ -9,7 +9,7 @@ from typing import Any
 
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.near import did_you_mean
-from framework.shown import shown
+from framework.shown import is_whole, shown
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt`."""
@@ -103,8 +103,8 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
         raise _bad("prompt", "a mapping with 'prompt' or 'prompt_token_ids'", sorted(prompt))
     if text is not None and not isinstance(text, str):
         raise _bad("prompt['prompt']", "a string", text)
-    if salt is not None and (not isinstance(salt, str) or not salt):
-        raise _bad("cache_salt", "a string that is not empty", salt)
+    if salt is not None and (not isinstance(salt, str) or not salt or not is_whole(salt)):
+        raise _bad("cache_salt", "a string that is not empty, without lone surrogates", salt)
     return ParsedPrompt(
         text=None if text is None else _text(text),
         ids=None if ids is None else token_ids(ids, "prompt_token_ids"),

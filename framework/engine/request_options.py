@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from framework.errors import InputError
-from framework.shown import shown
+from framework.shown import is_whole, shown
 
 _INT64 = 2**63
 
@@ -32,10 +32,10 @@ class RequestOptions:
         number = isinstance(self.priority, int) and not isinstance(self.priority, bool)
         if not number or not -_INT64 <= self.priority < _INT64:
             raise _bad("priority", "a 64-bit integer, lower first", self.priority)
-        if not isinstance(self.tenant, str):
-            raise _bad("tenant", "a string", self.tenant)
-        if self.request_id is not None and not isinstance(self.request_id, str):
-            raise _bad("request_id", "a string", self.request_id)
+        named = "" if self.request_id is None else self.request_id
+        for name, text in (("tenant", self.tenant), ("request_id", named)):
+            if not isinstance(text, str) or not is_whole(text):
+                raise _bad(name, "a string, without lone surrogates", text)
         if self.deadline is not None and not _seconds(self.deadline):
             raise _bad("deadline", "seconds from now, a finite number above 0", self.deadline)
 

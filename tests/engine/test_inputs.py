@@ -66,6 +66,7 @@ def test_every_form_of_a_prompt_gives_its_ids(harness, prompt):
         ({5: "ab"}, "no 5"),
         ({"prompt": "a", "cache_salt": ""}, "cache_salt"),
         ({"prompt": "a", "cache_salt": 5}, "cache_salt"),
+        ({"prompt": "a", "cache_salt": "\ud800"}, "cache_salt"),
         ("\ud800", "not valid Unicode"),
         ("a" * 65, "too long"),
         ([97] * 64, "too long"),
@@ -302,3 +303,11 @@ def test_values_nested_beyond_all_bounds_are_named_and_not_written_out(harness):
         assert len(str(error.value)) < 1000
     with pytest.raises(InputError, match="priority"):
         harness().inputs.process("a", ONE, RequestOptions(priority=deep))
+
+
+@pytest.mark.parametrize("name", ["request_id", "tenant"])
+@pytest.mark.parametrize("text", ["a\udfff", 5, ["a"]])
+def test_names_are_text_that_can_be_sent(name, text):
+    with pytest.raises(InputError) as caught:
+        RequestOptions(**{name: text})
+    assert caught.value.parameter == name
