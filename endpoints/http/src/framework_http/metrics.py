@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from framework.contracts.stat_logger import Counter, Gauge, Histogram, Metric
 
 if TYPE_CHECKING:
     import fastapi
+    from prometheus_client import CollectorRegistry
 
     from framework.contracts.service import Service
 
@@ -43,25 +44,35 @@ class Metrics(Endpoint):
 
 
 def _text(service: Service, more: tuple[Metric, ...]) -> bytes:
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import generate_latest
+
+    labels = {"model_name": service.model_names[0]}
+    return generate_latest(registry_of(lambda: (*service.snapshot().metrics, *more), labels))
+
+
+def registry_of(
+    take: Callable[[], Iterable[Metric]], labels: Mapping[str, str] | None = None
+) -> CollectorRegistry:
+    """A registry that calls `take` whenever it is asked.  labels: of all metrics."""
+    from prometheus_client import CollectorRegistry
     from prometheus_client.registry import Collector
 
     class Now(Collector):
         def collect(self) -> Iterator[Any]:
-            yield from families((*service.snapshot().metrics, *more), service.model_names[0])
+            yield from families(take(), labels or {})
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Now())
-    return generate_latest(registry)
+    return registry
 
 
-def families(metrics: Iterable[Metric], model: str) -> Iterator[Any]:
-    """Metrics as Prometheus's, those of one name together, each with the label model_name."""
+def families(metrics: Iterable[Metric], labels: Mapping[str, str]) -> Iterator[Any]:
+    """Metrics as Prometheus's, those of one name together.  labels: of all of them."""
     for name, found in groupby(metrics, key=lambda metric: metric.name):
-        yield _family(name, list(found), model)
+        yield _family(name, list(found), labels)
 
 
-def _family(name: str, metrics: list[Metric], model: str) -> Any:
+def _family(name: str, metrics: list[Metric], common: Mapping[str, str]) -> Any:
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -73,10 +84,10 @@ def _family(name: str, metrics: list[Metric], model: str) -> Any:
         Gauge: GaugeMetricFamily,
         Histogram: HistogramMetricFamily,
     }
-    names = ["model_name", *metrics[0].labels]
+    names = [*common, *metrics[0].labels]
     family = kinds[type(metrics[0])](PREFIX + name, metrics[0].help, labels=names)
     for metric in metrics:
-        labels = [model, *metric.labels.values()]
+        labels = [*common.values(), *metric.labels.values()]
         if isinstance(metric, Histogram):
             family.add_metric(labels, _cumulative(metric), metric.sum)
         else:
