@@ -21,6 +21,11 @@ from framework.testing.served import Served, start_server
 from tests.serving.wire import Wire
 
 TICKS = os.sysconf("SC_CLK_TCK")
+ROOT = (
+    "--plugin-option=executor.echo.max_model_len=512",
+    "--plugin-option=executor.echo.num_pages=16384",
+)
+"""Room for all streams at a time."""
 LENGTH = 200
 """Tokens of a prompt and of its answer."""
 
@@ -107,12 +112,7 @@ def main() -> None:
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=2)
     chosen = parser.parse_args()
-    server = start_server(
-        root=(
-            "--plugin-option=executor.echo.max_model_len=512",
-            "--plugin-option=executor.echo.num_pages=16384",
-        )
-    )
+    server = start_server(root=ROOT)
     try:
         found = measure(server, chosen.streams, chosen.rounds)
     finally:
