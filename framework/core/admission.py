@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from framework.contracts.participant import External, Refuse, Wait
+from framework.core.kv.claims import claim_of, claim_of_newcomer, newly_shared
 from framework.core.request import Status
 from framework.core.state import Loading
 from framework.errors import PluginError
@@ -171,15 +172,15 @@ class Admitter:
         state = self._state
         spare = self._watermark if state.running or state.loading else 0
         if state.config.whole_sequence_must_fit:
-            spare = max(spare, self._promised(request, tokens))
+            spare = max(spare, self._promised(request, match, tokens))
         return state.kv.fits(match, tokens, request.input.encoder_tokens, spare)
 
-    def _promised(self, request: Request, tokens: int) -> int:
+    def _promised(self, request: Request, match: Match, tokens: int) -> int:
         """Pages that this and the running requests may still claim beyond what they hold."""
-        kv, slots = self._state.kv, self._state.slots
-        own = kv.most_pages(request.input.max_total) - kv.most_pages(tokens)
-        others = sum(
-            max(kv.most_pages(int(slots.limit[slot])) - kv.num_held(slot), 0)
-            for slot in (*self._state.running, *self._state.loading)
-        )
-        return max(own, 0) + others
+        kv, limits, entry = self._state.kv, self._state.slots.limit, request.input
+        others = (*self._state.running, *self._state.loading)
+        own = claim_of_newcomer(kv, match, tokens, entry.encoder_tokens, entry.max_total)
+        if not others:  # what is pinned is shared with nobody who could claim more
+            return own
+        claims = sum(claim_of(kv, slot, int(limits[slot])) for slot in others)
+        return own + claims + newly_shared(kv, match)

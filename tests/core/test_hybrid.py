@@ -409,6 +409,45 @@ def test_whole_sequences_that_must_fit_are_never_preempted_whatever_is_kept(engi
         assert one.core.stats.preemptions == 0
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_page_that_two_share_is_no_page_that_one_of_them_gives_back(engine, depth):
+    """So each of them may claim one more, if nobody is to be preempted."""
+    for pages, gap in itertools.product((8, 9), (2, 3)):
+        one = engine(
+            runner={"layers": {"s": SPECS["state"]}, "num_pages": pages, "max_model_len": 60},
+            loop_depth=depth,
+            max_num_batched_tokens=12,
+            whole_sequence_must_fit=True,
+            long_prefill_threshold=4,
+        )
+        for index in range(5):
+            one.add(str(index), [1] * 30, 20)
+            for _ in range(gap):
+                one.step()
+        one.run()
+        assert one.core.stats.prefix_hits > 0
+        assert one.core.stats.preemptions == 0
+
+
+def test_what_is_pinned_does_not_keep_out_who_would_share_it(engine):
+    one = engine(
+        runner={"layers": {"s": SPECS["state"]}, "num_pages": 5, "max_model_len": 60},
+        max_num_batched_tokens=4,
+        whole_sequence_must_fit=True,
+    )
+    one.add("first", [1] * 9, 1)
+    one.run()
+    key, pinned = one.core.pin_prefix([1] * 8)
+    assert pinned == 8
+    one.add("again", [1] * 9, 20)
+    while one.core.has_work():
+        one.step()
+    assert one.answers["again"].cached == 8
+    assert one.answers["again"].reason == "length"
+    assert one.core.unpin_prefix(key)
+    one.run()
+
+
 def test_without_a_prefix_cache_a_state_takes_one_page(engine, alone):
     one = engine(
         runner={"layers": {"s": SPECS["state"]}, "num_pages": 9, "max_model_len": 300},

@@ -46,12 +46,12 @@ class KVManager:
         self.plan = plan
         self.pool = PagePool(plan.num_pages)
         self.groups = plan.groups
-        self._managers = [manager_for(group.spec, managers) for group in plan.groups]
+        self.managers = [manager_for(group.spec, managers) for group in plan.groups]
         self.unit = min(group.page_tokens for group in plan.groups)
         digest, root = choose_digest(config.prefix_hash)
         hasher = PageHasher(config.identity, self.unit, digest, root)
         self.prefix = PrefixIndex(
-            plan.groups, self._managers, self.pool, hasher, config.enable_kv_events
+            plan.groups, self.managers, self.pool, hasher, config.enable_kv_events
         )
         self.caching = config.enable_prefix_caching
         slots = config.max_num_seqs
@@ -59,7 +59,7 @@ class KVManager:
         self.held = np.zeros((len(plan.groups), slots), np.int64)
         self.room = np.zeros(slots, np.int64)
         self.seen = np.zeros(slots, np.int64)
-        self.trimming = Trimming(plan.groups, self._managers, self.pool, self.tables, self.held)
+        self.trimming = Trimming(plan.groups, self.managers, self.pool, self.tables, self.held)
         self.pins = Pins(self.pool)
         self.borders = Borders(plan.groups, managers)
         self._needs = Needs(plan.groups, self.borders.in_flight(config))
@@ -86,7 +86,7 @@ class KVManager:
     def _entries(self, group: int, tokens: int, encoder: int) -> int:
         """Entries of the group's page table that so many tokens need."""
         own = self.groups[group]
-        if self._managers[group].by_encoder:
+        if self.managers[group].by_encoder:
             return max_pages(own.spec, encoder, own.page_tokens, encoder) if encoder else 0
         return -(-tokens // own.page_tokens)
 
@@ -98,13 +98,6 @@ class KVManager:
         """Pages that a request of `tokens` tokens can ever hold at one time."""
         return self._needs.pages(tokens)
 
-    def num_held(self, slot: int) -> int:
-        """Pages that the slot holds now, dropped ones left out."""
-        return sum(
-            int((self.tables[group, slot, : self.held[group, slot]] != NULL_PAGE).sum())
-            for group in range(self.num_groups)
-        )
-
     # Slots
 
     def admit(self, slot: int, match: Match, encoder: int) -> None:
@@ -112,7 +105,7 @@ class KVManager:
         for pages in match.pages:  # all before any is allocated, which would take them
             self.pool.acquire(page for page in pages if page != NULL_PAGE)
         for group, pages in enumerate(match.pages):
-            if self._managers[group].by_encoder:
+            if self.managers[group].by_encoder:
                 pages = tuple(self.pool.allocate(self._entries(group, 0, encoder)))
             self.tables[group, slot, : len(pages)] = pages
             self.held[group, slot] = len(pages)
@@ -123,14 +116,14 @@ class KVManager:
     def _set_room(self, slot: int) -> None:
         self.room[slot] = min(
             ENDLESS if manager.by_encoder else int(self.held[index, slot]) * group.page_tokens
-            for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True))
+            for index, (group, manager) in enumerate(zip(self.groups, self.managers, strict=True))
         )
 
     def lacking(self, slot: int, tokens: int) -> int:
         """Pages that `slot` lacks for `tokens` tokens altogether."""
         return sum(
             max(self._entries(group, tokens, 0) - int(self.held[group, slot]), 0)
-            for group, manager in enumerate(self._managers)
+            for group, manager in enumerate(self.managers)
             if not manager.by_encoder
         )
 
@@ -142,7 +135,7 @@ class KVManager:
             return None
         growths: list[Growth] = []
         ops: list[KvOp] = []
-        for group, manager in enumerate(self._managers):
+        for group, manager in enumerate(self.managers):
             start = int(self.held[group, slot])
             count = self._entries(group, tokens, 0) - start
             if manager.by_encoder or count <= 0:
@@ -163,7 +156,7 @@ class KVManager:
         if self.borders.tokens is not None:
             return None
         grouped = []
-        for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
+        for index, (group, manager) in enumerate(zip(self.groups, self.managers, strict=True)):
             if manager.by_encoder:
                 continue
             start = self.held[index, slots]
@@ -189,7 +182,7 @@ class KVManager:
             self.held[index, own] = start + need
             blocks.append(PageBlock(index, own, start, need, ids))
         room = np.full(len(slots), ENDLESS)
-        for index, (group, manager) in enumerate(zip(self.groups, self._managers, strict=True)):
+        for index, (group, manager) in enumerate(zip(self.groups, self.managers, strict=True)):
             if not manager.by_encoder:
                 room = np.minimum(room, self.held[index, slots] * group.page_tokens)
         self.room[slots] = room
@@ -233,7 +226,7 @@ class KVManager:
     def arrive(self, request: Request, slot: int, tokens: I32, computed: int) -> None:
         """`commit` of what came from elsewhere.  Pages behind it, reserved for more, are given
         back, so that a state goes on from its newest page.  Raises PluginError."""
-        for group, manager in enumerate(self._managers):
+        for group, manager in enumerate(self.managers):
             keep = self._entries(group, computed, 0)
             if not manager.by_encoder and keep < self.held[group, slot]:
                 self.pool.release(self.tables[group, slot, keep : self.held[group, slot]].tolist())

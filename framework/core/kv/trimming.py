@@ -66,7 +66,6 @@ class Trimming:
         for index, group, manager in self._groups:
             start, stop = manager.droppable(confirmed, group.page_tokens, group.spec)
             start = max(start, int(self._cut[index, slot]))
-            stop = min(stop, int(self._held[index, slot]))
             if start < stop:
                 self._give_back(index, slot, start, stop)
 
