@@ -3,9 +3,10 @@ from __future__ import annotations
 import traceback
 
 import pytest
+from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from framework.errors import ConfigError, PluginError
-from framework.plugins.options import parse_option
+from framework.plugins.options import is_secret, parse_option, without
 
 
 def states(registry, kind):
@@ -122,6 +123,33 @@ def test_wrong_options_are_an_error_without_values(house, given, message):
     with pytest.raises(PluginError, match=message) as caught:
         registry.create("extra", "e")
     assert "hush" not in str(caught.value)
+
+
+class Inner(BaseModel):
+    key: SecretBytes | None = None
+
+
+class Kinds(BaseModel):
+    plain: int = 1
+    secret: SecretStr = SecretStr("")
+    quiet: str = Field("", repr=False)
+    within: dict[str, list[Inner]] = {}
+    called: SecretStr = Field(SecretStr(""), alias="other")
+
+
+@pytest.mark.parametrize(
+    ("key", "hidden"),
+    [
+        ("plain", False), ("secret", True), ("quiet", True), ("within", True), ("called", True),
+        ("other", True), ("unknown", True),
+    ],
+)  # fmt: skip
+def test_what_is_shown_of_options(key, hidden):
+    assert is_secret(Kinds, key) is hidden
+
+
+def test_of_several_secrets_the_longer_is_masked_first():
+    assert without("abc ab", ["ab", "abc", ""]) == "********** **********"
 
 
 TELLS = """
