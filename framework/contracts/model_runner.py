@@ -95,7 +95,17 @@ class ModelRunner(Contract):
 
     @abstractmethod
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A named operation of `RunnerInfo.control_ops`; others raise UnsupportedError."""
+        """A named operation of `RunnerInfo.control_ops`; others raise UnsupportedError.
+
+        health {}: what there is to tell, in any state of work.
+
+        sleep {"level": 1 or 2}, wake {}: declared together, and called after `bind` while no step
+        is in flight.  Sleep gives back the memory of the cache, at level 2 that of the weights
+        too; it may come again with a higher level.  Nothing is submitted until wake has taken the
+        memory again, which loads the same weights, and leaves all slots and pages empty: the next
+        plans may still release who was in a slot before.  A wake that raises changes nothing, and
+        may come again; one that is awake has nothing to do.
+        """
 
     @abstractmethod
     def close(self) -> None:

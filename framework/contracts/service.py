@@ -20,6 +20,39 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+class Administration(Protocol):
+    """What only an operator may do; whoever offers it to others asks for a key of its own."""
+
+    async def pause(self) -> None:
+        """Compute nothing more until `resume`; no token is lost."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on where `pause` stopped."""
+        ...
+
+    async def sleep(self, level: int = 1) -> None:
+        """Give back the memory of the cache, with level 2 that of the weights too; requests wait.
+        Raises InputError, UnsupportedError, OverloadedError."""
+        ...
+
+    async def wake_up(self) -> None:
+        """Take the memory again."""
+        ...
+
+    async def is_sleeping(self) -> bool:
+        """Whether `wake_up` is due."""
+        ...
+
+    async def reset_prefix_cache(self) -> bool:
+        """Forget all cached prefixes; False if that was not possible."""
+        ...
+
+    def settings(self) -> Mapping[str, Any]:
+        """Every value of the configuration by "section.field", secrets hidden."""
+        ...
+
+
 class Service(Protocol):
     """One engine, for one event loop.
 
@@ -40,6 +73,8 @@ class Service(Protocol):
     def reasoning_parser(self) -> ReasoningParser | None: ...
     @property
     def registry(self) -> PluginRegistry: ...
+    @property
+    def administration(self) -> Administration: ...
 
     def generate(
         self,

@@ -28,6 +28,17 @@ _WHOLE = (
 )
 
 
+def check_depth(config: CoreConfig, info: RunnerInfo) -> None:
+    """Raises ConfigError if the runner cannot keep so many steps in flight."""
+    if config.loop_depth > info.max_loop_depth:
+        raise ConfigError(
+            "the runner cannot keep so many steps in flight",
+            expected=f"loop_depth at most {info.max_loop_depth}",
+            found=config.loop_depth,
+            mend="lower loop_depth",
+        )
+
+
 def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> None:
     """Raises InputError if the request can never be served, or holds a value for which the
     arrays and the line of the core have no place."""
@@ -149,6 +160,18 @@ def check_whole_prompts(config: CoreConfig, max_model_len: int) -> None:
             mend="raise max_num_batched_tokens or lower max_model_len; or allow chunked prefill, "
             "where the model can be computed in parts",
         )
+
+
+def check_cache(
+    plan: CachePlan,
+    config: CoreConfig,
+    managers: Sequence[CacheManagerType],
+    max_model_len: int,
+) -> None:
+    """Raises ConfigError if settings and cache do not fit together."""
+    check_states(plan, config, managers)
+    if not config.enable_chunked_prefill:
+        check_whole_prompts(config, max_model_len)
 
 
 def check_states(plan: CachePlan, config: CoreConfig, managers: Sequence[CacheManagerType]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.step import NOTHING_LATE
-from framework.core.checks import check_room, check_servable, check_states, check_whole_prompts
+from framework.core.checks import check_cache, check_depth, check_room, check_servable
 from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
@@ -18,18 +18,14 @@ from framework.core.participants import ParticipantHub
 from framework.core.patience import Patience
 from framework.core.pinning import pin
 from framework.core.policies import checked
-from framework.core.request import Request, Status
+from framework.core.request import Request
 from framework.core.results import finish, submit
 from framework.core.scheduler import Scheduler
+from framework.core.sleep import Sleeper, send_back
 from framework.core.slots import SlotTable
 from framework.core.state import CoreState
 from framework.core.update import Updater
-from framework.errors import (
-    ConfigError,
-    EngineDeadError,
-    InputError,
-    IntegrityError,
-)
+from framework.errors import EngineDeadError, InputError
 from framework.plugins.blame import blaming, told
 
 if TYPE_CHECKING:
@@ -63,22 +59,14 @@ class EngineCore:
         managers: Sequence[CacheManagerType] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if config.loop_depth > info.max_loop_depth:
-            raise ConfigError(
-                "the runner cannot keep so many steps in flight",
-                expected=f"loop_depth at most {info.max_loop_depth}",
-                found=config.loop_depth,
-                mend="lower loop_depth",
-            )
+        check_depth(config, info)
         if info.whole_prompts:
             config = replace(config, enable_chunked_prefill=False, enable_prefix_caching=False)
         managers = checked_managers(
             tuple(make() for make in BUILT_IN) if managers is None else managers
         )
         plan, self.max_model_len = plan_cache(info, config, managers)
-        check_states(plan, config, managers)
-        if not config.enable_chunked_prefill:
-            check_whole_prompts(config, self.max_model_len)
+        check_cache(plan, config, managers, self.max_model_len)
         self.cache_plan = plan
         self.info = info
         self.vocab_size = info.vocab_size
@@ -96,6 +84,8 @@ class EngineCore:
         self._pins = 0
         self._dead: BaseException | None = None
         self._runner = runner
+        self._sleeper = Sleeper(self._state, runner, info.control_ops, clock)
+        self._landed: deque[EngineOutputs] = deque()
         with blaming(runner, "making the cache"):
             runner.bind(plan)
 
@@ -129,7 +119,7 @@ class EngineCore:
 
     def has_work(self) -> bool:
         """Whether `step` has anything to do or to tell."""
-        return bool(self._state.requests or self._flight or self._state.ended)
+        return bool(self._state.requests or self._flight or self._state.ended or self._landed)
 
     # Steps
 
@@ -139,63 +129,64 @@ class EngineCore:
         try:
             return self._step()
         except Exception as error:
-            self._dead = error
-            raise EngineDeadError(
-                "the engine stopped after a fault in a step",
-                found=told(error),
-                mend="report this; start the engine anew",
-            ) from error
+            raise self._died(error) from error
+
+    def _died(self, error: Exception) -> EngineDeadError:
+        """A fault in a step ends the engine."""
+        self._dead = error
+        return EngineDeadError(
+            "the engine stopped after a fault in a step",
+            found=told(error),
+            mend="report this; start the engine anew",
+        )
 
     def _step(self) -> EngineOutputs:
+        if self._landed:
+            return self._landed.popleft()
         while len(self._flight) < self._depth:
-            self._end_failed()
+            self._state.end_failed()
             plan = self._scheduler.schedule()
             if plan is None:
                 break
             if self._state.hub.any:
                 self._patience.went_on()
             if self._state.watched:
-                plan = self._state.hub.attach(plan, self._concerned(plan))
+                plan = self._state.hub.attach(plan, self._state.concerned(plan))
             self._flight.append((plan, submit(self._runner, plan)))
         if not self._flight:
             return self._idle()
+        return self._finish()
+
+    def _finish(self) -> EngineOutputs:
+        """The oldest step in flight."""
         plan, ticket = self._flight.popleft()
         result = finish(self._runner, plan, ticket, self._late(plan))
         return self._updater.update(plan, result)
+
+    def _land(self) -> None:
+        """Finish all that is in flight; `step` tells what it brought."""
+        try:
+            while self._flight:
+                self._landed.append(self._finish())
+        except Exception as error:
+            raise self._died(error) from error
 
     def _late(self, plan: StepPlan) -> LateInputs:
         """What participants know only now; rows without what they need are dropped."""
         if not self._state.watched:
             return NOTHING_LATE
         late = self._state.hub.late(plan, self._updater.live(plan)[1])
-        self._end_failed()
+        self._state.end_failed()
         return late
-
-    def _concerned(self, plan: StepPlan) -> list[Request]:
-        """Requests that a plan computes or admits."""
-        slots = dict.fromkeys([*plan.slots.tolist(), *(r.slot for r in plan.admitted)])
-        requests = (self._state.slots.requests[slot] for slot in slots)
-        return [request for request in requests if request is not None]
-
-    def _end_failed(self) -> None:
-        """End the requests that a participant failed."""
-        for request, sentence in self._state.hub.take_failed():
-            if request.status is not Status.FINISHED:
-                self._state.end(request, "error", sentence)
 
     def _idle(self) -> EngineOutputs:
         """Nothing can be computed now: report what ended, or wait for a participant."""
         state = self._state
-        self._end_failed()
+        self._state.end_failed()
         if state.hub.any and not state.ended:
             self._patience.idle()
         if not state.ended and state.requests:
-            others = state.paused or state.running or state.loading or state.fence.num_held
-            if state.queue.num_in_line and not others:
-                raise IntegrityError(
-                    "requests wait and nothing runs, although pages are free",
-                    found=f"{state.queue.num_in_line} in line, {state.stats()}",
-                )
+            state.check_progress()
             time.sleep(IDLE_SECONDS)
         return self._updater.ended()
 
@@ -215,15 +206,35 @@ class EngineCore:
 
     def pause(self) -> None:
         """Plan no more steps.  Those in flight end as usual; no token is lost."""
-        self._state.paused = True
+        self._state.pausing = True
 
     def resume(self) -> None:
-        """Go on where `pause` stopped."""
-        self._state.paused = False
+        """Go on where `pause` stopped; one that sleeps sleeps on."""
+        self._state.pausing = False
 
     @property
     def paused(self) -> bool:
         return self._state.paused
+
+    def sleep(self, level: int = 1) -> None:
+        """Give back the memory of the cache, with level 2 that of the weights too, until `wake_up`.
+
+        Cached prefixes are forgotten, pinned ones too.  Requests wait meanwhile, those that ran
+        with their tokens: none is lost, and each goes on with the tokens it would have had.
+        Raises as `Sleeper.sleep`.
+        """
+        self._check_alive()
+        self._sleeper.sleep(level, self._land)
+
+    def wake_up(self) -> None:
+        """Take the memory again; if that fails it sleeps on, and may be asked again."""
+        self._check_alive()
+        self._sleeper.wake()
+
+    @property
+    def sleeping(self) -> int:
+        """The level of sleep; 0 is awake."""
+        return self._state.asleep
 
     def reset_prefix_cache(self) -> bool:
         """Forget cached prefixes.  Requests that run keep their pages and lose no token; what
@@ -240,8 +251,7 @@ class EngineCore:
         the new weights alone.  Pinned pages stay in memory but are not found any more.
         """
         state = self._state
-        for slot in [*state.running, *state.loading]:
-            state.preempt(slot, self._clock())
+        send_back(state, self._clock)
         for request in state.requests.values():
             request.hashes.clear()
         state.kv.prefix.new_epoch()

@@ -69,6 +69,7 @@ class CoreState:
     """requests: all that have not ended.  watched: how many of them a participant attends.
     running: slots, unordered.  loading: by slot.  released: slots that the runner has not been
     told of yet.  last_step, done_step: ids of the newest plan and of the newest finished one.
+    pausing: until `resume`.  asleep: the level of sleep, 0 is awake (`sleep.py`).
     stuck: for whom there were no pages when the line was last looked at, and how often pages had
     changed by then."""
 
@@ -90,7 +91,8 @@ class CoreState:
     counters: Counters = field(default_factory=Counters)
     last_step: int = 0
     done_step: int = 0
-    paused: bool = False
+    pausing: bool = False
+    asleep: int = 0
     steady: Steady | None = None
     stuck: tuple[Request, int] | None = None
     accounts: bool = field(init=False)
@@ -98,6 +100,11 @@ class CoreState:
     def __post_init__(self) -> None:
         self.queue = WaitingQueue(self.policy, self.tenants, self.config.queue_timeout)
         self.accounts = keeps_account(self.policy)
+
+    @property
+    def paused(self) -> bool:
+        """No more steps are planned."""
+        return self.pausing or self.asleep > 0
 
     @property
     def steps_in_flight(self) -> int:
@@ -207,6 +214,18 @@ class CoreState:
         self._forget(request)
         self.ended.append(Ended(request, reason, error, timed_out))
 
+    def end_failed(self) -> None:
+        """End the requests that a participant failed."""
+        for request, sentence in self.hub.take_failed():
+            if request.status is not Status.FINISHED:
+                self.end(request, "error", sentence)
+
+    def concerned(self, plan: StepPlan) -> list[Request]:
+        """Requests that a plan computes or admits."""
+        slots = dict.fromkeys([*plan.slots.tolist(), *(r.slot for r in plan.admitted)])
+        requests = (self.slots.requests[slot] for slot in slots)
+        return [request for request in requests if request is not None]
+
     def pass_fence(self) -> None:
         """Give back what waited for steps that have ended, or for participants."""
         slots, pages = self.fence.passed(self.done_step)
@@ -238,6 +257,15 @@ class CoreState:
             preemptions=self.counters.preemptions,
             waiting_reasons=self.queue.waiting_reasons(),
         )
+
+    def check_progress(self) -> None:
+        """Raises IntegrityError where requests wait for nothing."""
+        others = self.paused or self.running or self.loading or self.fence.num_held
+        if self.queue.num_in_line and not others:
+            raise IntegrityError(
+                "requests wait and nothing runs, although pages are free",
+                found=f"{self.queue.num_in_line} in line, {self.stats()}",
+            )
 
     def check_integrity(self) -> None:
         """Every request, slot, page and hash is accounted for."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 from framework.contracts.messages import EngineStats
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
+from framework.engine.administration import Administered
 from framework.engine.defaults import default_sampling
 from framework.engine.front_end import FrontEnd, build_front_end
 from framework.engine.io import CHAT, EMBEDDING
@@ -39,7 +40,7 @@ log = logging.getLogger("framework")
 T = TypeVar("T")
 
 
-class AsyncEngine:
+class AsyncEngine(Administered):
     """Loads a model and serves many callers of one event loop.
 
         async with AsyncEngine("demo") as engine:
@@ -138,18 +139,6 @@ class AsyncEngine:
         """End all requests of this client id; those who wait for them get a last output with
         finish_reason "abort".  False if there is none."""
         return self._alive().abort(request_id)
-
-    async def pause(self) -> None:
-        """Compute nothing more until `resume`; no token is lost."""
-        await self._call("pause")
-
-    async def resume(self) -> None:
-        """Go on where `pause` stopped."""
-        await self._call("resume")
-
-    async def reset_prefix_cache(self) -> bool:
-        """Forget all cached prefixes."""
-        return bool(await self._call("reset_prefix_cache"))
 
     async def check_integrity(self) -> None:
         """Raises IntegrityError if any count of the engine is wrong.  For tests."""

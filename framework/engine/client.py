@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from framework.engine.events import Events
 from framework.engine.interrupt import deferred_interrupt
 from framework.engine.output_processor import OutputProcessor
-from framework.errors import EngineDeadError
+from framework.errors import EngineDeadError, OverloadedError
 
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
@@ -36,6 +36,10 @@ class Core(Protocol):
     def has_work(self) -> bool: ...
     def step(self) -> EngineOutputs: ...
     def reset_prefix_cache(self) -> bool: ...
+    def sleep(self, level: int) -> None: ...
+    def wake_up(self) -> None: ...
+    @property
+    def sleeping(self) -> int: ...
     def close(self) -> None: ...
 
 
@@ -67,7 +71,7 @@ class InProcessClient:
 
     def add(self, requests: Sequence[PreparedRequest]) -> None:
         """All of them or, if one can never fit (InputError), none."""
-        self.check()
+        self._check_awake()
         with deferred_interrupt():
             added: list[EngineInput] = []
             try:
@@ -130,7 +134,7 @@ class InProcessClient:
 
     def advance(self) -> None:
         """A step, when somebody waits for an output; one that can never come is a fault."""
-        self.check()
+        self._check_awake()
         if not self.core.has_work():
             self._die("requests wait and the core has nothing to do")
         self.step()
@@ -156,6 +160,16 @@ class InProcessClient:
         self.check()
         return self.core.reset_prefix_cache()
 
+    def sleep(self, level: int) -> None:
+        """See EngineCore.sleep."""
+        self.check()
+        self.core.sleep(level)
+
+    def wake_up(self) -> None:
+        """See EngineCore.wake_up."""
+        self.check()
+        self.core.wake_up()
+
     def close(self) -> None:
         """Give everything back.  May be called twice."""
         if self._closed:
@@ -174,6 +188,17 @@ class InProcessClient:
             raise EngineDeadError("the engine is closed", mend="make a new LLM")
         if self._dead is not None:
             raise self._dead.with_traceback(None)
+
+    def _check_awake(self) -> None:
+        """Nobody could wake it while its caller waits."""
+        self.check()
+        if self.core.sleeping:
+            raise OverloadedError(
+                "the engine sleeps",
+                expected="an engine that is awake",
+                found=f"sleep of level {self.core.sleeping}",
+                mend="call wake_up()",
+            )
 
     @contextmanager
     def _fatal(self) -> Iterator[None]:

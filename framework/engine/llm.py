@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from framework.contracts.pooling import PoolingParams
@@ -203,6 +202,21 @@ class LLM:
         with self._lock:
             return self._engine.client.reset_prefix_cache()
 
+    def sleep(self, level: int = 1) -> None:
+        """See EngineCore.sleep.  Whoever wants an output meanwhile gets OverloadedError."""
+        with self._lock:
+            self._engine.client.sleep(level)
+
+    def wake_up(self) -> None:
+        """See EngineCore.wake_up."""
+        with self._lock:
+            self._engine.client.wake_up()
+
+    @property
+    def is_sleeping(self) -> bool:
+        """Whether `wake_up` is due."""
+        return self._engine.client.core.sleeping > 0
+
     def close(self) -> None:
         """Give memory and devices back.  May be called twice; nothing works afterwards."""
         with self._lock:
@@ -211,12 +225,7 @@ class LLM:
     def __enter__(self) -> LLM:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def embed(

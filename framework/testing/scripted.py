@@ -26,7 +26,6 @@ from framework.contracts.step import (
     F32,
     CachePlan,
     LateInputs,
-    Logprobs,
     PromptLogprobs,
     RunnerInfo,
     StepPlan,
@@ -37,9 +36,11 @@ from framework.core.kv.groups import divide
 from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
 from framework.testing.fake_cache import FakeCache
-from framework.testing.occupant import Occupant, content_of
+from framework.testing.occupant import Occupant, content_of, logprobs_of
 from framework.testing.ragged import flat, ragged
 from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint, pooled
+
+OPS = frozenset(("sleep", "wake"))
 
 
 class ScriptedRunner(ModelRunner):
@@ -55,7 +56,8 @@ class ScriptedRunner(ModelRunner):
     wants whole prompts, as an encoder does.
 
     steps: how many were submitted.  weights: stands for the model's weights; with another number
-    what a page was filled with before is wrong.
+    what a page was filled with before is wrong.  asleep: the level of sleep; what the cache held is
+    gone when it ends.
 
     Steps are computed when they are finished, as on a device that runs behind the host.
     """
@@ -97,6 +99,7 @@ class ScriptedRunner(ModelRunner):
         self.plans: list[StepPlan] = []
         self.lates: list[LateInputs] = []
         self.closed = False
+        self.asleep = 0
         self._bound = False
         self._occupants: dict[int, tuple[int, Occupant]] = {}
         self._waiting: list[StepPlan] = []
@@ -116,6 +119,7 @@ class ScriptedRunner(ModelRunner):
             whole_prompts=self.encodes,
             max_loop_depth=self.depth,
             max_model_len=self.max_model_len,
+            control_ops=OPS,
             notes=("scripted runner: tokens come from a script",),
         )
 
@@ -131,8 +135,8 @@ class ScriptedRunner(ModelRunner):
         if silent := features_of(plan) - plan.features:
             raise IntegrityError("the plan does not say what it uses", found=silent)
         check_features(self, plan.used(), self.features)
-        if not self._bound or self.closed:
-            raise IntegrityError("steps are computed after `bind` and before `close` only")
+        if not self._bound or self.closed or self.asleep:
+            raise IntegrityError("steps are computed after `bind`, before `close`, awake")
         self.steps += 1
         if self.keep_steps:
             self.plans.append(plan)
@@ -153,7 +157,17 @@ class ScriptedRunner(ModelRunner):
         return self._compute(plan)
 
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        raise UnsupportedError(f"the scripted runner has no operation {op!r}")
+        if op not in OPS:
+            raise UnsupportedError(f"the scripted runner has no operation {op!r}")
+        if self._waiting or not self._bound or self.closed:
+            raise IntegrityError(f"{op!r} while steps are in flight, or before `bind`")
+        if op == "sleep":
+            self.asleep = int(arguments["level"])
+        elif self.asleep:
+            self.asleep = 0
+            self._occupants.clear()
+            self.bind(self.cache.plan)
+        return {}
 
     def close(self) -> None:
         self.closed = True
@@ -201,7 +215,8 @@ class ScriptedRunner(ModelRunner):
                 errors[row] = self.fail_rows[plan.step_id, row]
         ids, offsets = ragged(tokens)
         draft_ids, draft_offsets = ragged(drafts)
-        logprobs, logprob_tokens = self._logprobs(plan, tokens)
+        occupants = [self._occupants[slot][1] for slot in plan.slots.tolist()]
+        logprobs, logprob_tokens = logprobs_of(occupants, tokens)
         return StepResult(
             step_id=plan.step_id,
             slots=plan.slots,
@@ -273,21 +288,3 @@ class ScriptedRunner(ModelRunner):
             return []
         ids = [occupant.tokens[p] for p in positions]
         return [PromptLogprobs(row=row, start=first, logprobs=flat(ids, [-p for p in positions]))]
-
-    def _logprobs(
-        self, plan: StepPlan, tokens: list[list[int]]
-    ) -> tuple[Logprobs | None, np.ndarray[Any, np.dtype[np.int32]]]:
-        """Log-probability of the token at position p is -p / 100."""
-        ids, values, wanted, place = [], [], [], 0
-        for row, new in enumerate(tokens):
-            occupant = self._occupants[int(plan.slots[row])][1]
-            sampling = occupant.request.sampling
-            if sampling is not None and sampling.logprobs is not None:
-                ids += new
-                start = len(occupant.tokens) - len(new)
-                values += [-(start + k) for k in range(len(new))]
-                wanted += [place + k for k in range(len(new))]
-            place += len(new)
-        if not wanted:
-            return None, np.zeros(0, np.int32)
-        return flat(ids, values), np.array(wanted, np.int32)

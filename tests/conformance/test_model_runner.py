@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from framework.contracts.step import StepResult
+from framework.errors import IntegrityError
 from framework.plugins.registry import PluginRegistry
 from framework.testing import ScriptedRunner
 from framework.testing.conformance import check
@@ -24,7 +25,7 @@ from tests.conformance.mutants import (
 
 COUNTER = itertools.count()
 # Clauses that compare with a request alone, by what they put beside or before it.
-BESIDE = ("RUN-013", "RUN-023", "RUN-024", "RUN-030")
+BESIDE = ("RUN-013", "RUN-014", "RUN-023", "RUN-024", "RUN-030")
 CUT = ("RUN-024", "RUN-026", "RUN-042")
 
 
@@ -95,7 +96,7 @@ class GoesOn(Runner):
         return
 
 
-@breaks("RUN-006", "RUN-008")
+@breaks("RUN-006", "RUN-008", "RUN-015")
 class DoesAnything(Runner):
     """Says yes to every operation."""
 
@@ -108,7 +109,7 @@ class SaysNothing(Runner):
     """Declares health, and has nothing to say."""
 
     def load(self, context):
-        return replace(super().load(context), control_ops=frozenset(("health",)))
+        return replace(super().load(context), control_ops=frozenset(("health", "sleep", "wake")))
 
     def control(self, op, arguments):
         return None if op == "health" else super().control(op, arguments)
@@ -120,6 +121,43 @@ class TellsUnasked(Runner):
 
     def control(self, op, arguments):
         return {} if op == "health" else super().control(op, arguments)
+
+
+@breaks("RUN-014")
+class WakesAsAnother(Runner):
+    """Loads other weights than before."""
+
+    def control(self, op, arguments):
+        if op == "wake" and self.asleep == 2:
+            self.weights += 1
+        return super().control(op, arguments)
+
+
+@breaks("RUN-014")
+class InsistsOnOwners(Runner):
+    """Knows nobody after a sleep, and wants to have known who leaves."""
+
+    def _enter(self, plan):
+        for slot, _ in plan.released:
+            if slot not in self._occupants:
+                raise IntegrityError(f"nobody is in slot {slot}")
+        super()._enter(plan)
+
+
+@breaks("RUN-015")
+class SleepWalks(Runner):
+    """Goes on computing."""
+
+    def control(self, op, arguments):
+        return {} if op in ("sleep", "wake") else super().control(op, arguments)
+
+
+@breaks("RUN-016")
+class SleepsUnasked(Runner):
+    """Can sleep, and has not said so."""
+
+    def load(self, context):
+        return replace(super().load(context), control_ops=frozenset())
 
 
 @breaks("RUN-010")

@@ -50,6 +50,9 @@ METHODS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
     "check_integrity": lambda core: core.check_integrity(),
     "reset_prefix_cache": lambda core: core.reset_prefix_cache(),
+    "sleep": lambda core, level: core.sleep(level),
+    "wake_up": lambda core: core.wake_up(),
+    "sleeping": lambda core: core.sleeping,
     "pause": lambda core: core.pause(),
     "resume": lambda core: core.resume(),
     "pin_prefix": lambda core, **given: core.pin_prefix(**given),
@@ -118,6 +121,8 @@ class CoreServer:
                 self._stopping = True
                 if not request.drain:
                     self._core.abort(tuple(self._live))
+                elif self._core.has_work():
+                    self._core.wake_up()
                 self._core.resume()
 
     def _answer(self, number: int, work: Callable[[], Any]) -> None:

@@ -108,6 +108,45 @@ class RunnerLife(RunnerSuite):
         with expect_raises(UnsupportedError, "control('health')"):
             self.driver().runner.control("health", {})
 
+    @clause("RUN-014", "one that slept computes as if just bound", needs="sleep", of=("control",))
+    def sleep_changes_no_answer(self) -> None:
+        for case in self.cases(2):
+            driver = self.driver()
+            gone = {"sleep", "wake"} - self.info.control_ops
+            expect(not gone, "of sleep and wake one is declared alone", found=sorted(gone))
+            prompts = [self.prompt(case), self.prompt(case)]
+            for generation, levels in enumerate(((1,), (2,), (1, 2)), 1):
+                case.note(levels=levels)
+                for slot, prompt in enumerate(prompts):
+                    driver.admit(slot, prompt, self.sampling(), generation=generation)
+                driver.run(*((slot, len(prompt)) for slot, prompt in enumerate(prompts)))
+                found: list[int] = []
+                own = driver.requests[0]
+                found += own.tokens[len(prompts[0]) :] + driver.generate(0, 3)
+                self.same((found, ()), (self.alone(prompts[0], 4)[0], ()), f"awake {generation}")
+                # One leaves before the sleep, the other by it: the next plan tells of both.
+                driver.release(0)
+                for level in levels:
+                    driver.runner.control("sleep", {"level": level})
+                driver.release(1)
+                for _ in range(2):
+                    driver.runner.control("wake", {})
+
+    @clause("RUN-015", "one that sleeps computes nothing", needs="sleep", of=("control",))
+    def sleepers_compute_nothing(self) -> None:
+        for level in (1, 2):
+            driver = self.driver()
+            driver.runner.control("sleep", {"level": level})
+            with expect_raises(FrameworkError, f"a step in sleep of level {level}"):
+                driver.runner.finish(driver.runner.submit(driver.plan()), NOTHING_LATE)
+
+    @clause("RUN-016", "sleep that is not declared is refused", lacks="sleep", of=("control",))
+    def sleep_is_refused(self) -> None:
+        driver = self.driver()
+        for op, arguments in (("sleep", {"level": 1}), ("wake", {})):
+            with expect_raises(UnsupportedError, f"control({op!r})"):
+                driver.runner.control(op, arguments)
+
     def _serves(self, driver: Driver) -> None:
         """It still does what it did before."""
         driver.admit(7, [1, 2, 3], self.sampling())

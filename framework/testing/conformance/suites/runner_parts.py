@@ -40,7 +40,7 @@ OF_FEATURES = ("logprobs", "prompt_logprobs", "drafts")
 class RunnerSuite(Suite):
     """What the clauses have in common.  page_tokens: of the cache that the driver binds."""
 
-    capabilities = (*OF_FEATURES, "two_in_flight", "health")
+    capabilities = (*OF_FEATURES, "two_in_flight", "health", "sleep")
     page_tokens: ClassVar[int] = 4
     dtype: ClassVar[str] = "float32"
 
@@ -76,7 +76,8 @@ class RunnerSuite(Suite):
         info = self.load()[1]
         found = {name for name in OF_FEATURES if name in info.features}
         found |= {"two_in_flight"} if info.max_loop_depth >= 2 else set()
-        found |= {"health"} if "health" in info.control_ops else set()
+        found |= {"health"} & info.control_ops
+        found |= {"sleep"} if {"sleep", "wake"} & info.control_ops else set()
         return frozenset(found)
 
     def load(self) -> tuple[ModelRunner, RunnerInfo]:

@@ -20,6 +20,7 @@ from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.selection import select
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.memory import refuse_too_large
+from framework_torch.operations import CONTROL_OPS
 from framework_torch.pooling.config import PoolingConfig, pooling_of
 from framework_torch.selecting import (
     AttentionChoice,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 FEATURES = frozenset(
     ("drafts", "logprobs", "prompt_logprobs", "structured_outputs", "logits_processors")
 )
-CONTROL_OPS = frozenset(("health",))
 LOOP_DEPTH = 2
 DUMMY = "dummy"
 _OF_A_MODEL = ("vocab_size", "max_model_len", "attention_layers", "embed", "forward", "logits")
@@ -123,6 +123,22 @@ def load(context: RunnerContext) -> Loaded:
         pooling=pooling,
         info=info,
     )
+
+
+def load_again(context: RunnerContext, before: RunnerInfo) -> Loaded:
+    """The same model once more.  Raises ModelError where its files hold another one by now."""
+    loaded = load(context)
+    for name in ("layers", "page_tokens", "vocab_size", "max_model_len"):
+        now, then = getattr(loaded.info, name), getattr(before, name)
+        if now != then:
+            raise ModelError(
+                f"the files of {context.model.name!r} hold another model than before the sleep: "
+                f"it differs in {name}",
+                expected=f"{then!s:.200}",
+                found=f"{now!s:.200}",
+                mend="put the files back and wake it again, or start the engine anew",
+            )
+    return loaded
 
 
 def _open_weights(context: RunnerContext) -> Weights | None:

@@ -1,6 +1,8 @@
-"""Whether weights that would have to be made up fit into memory, before they are."""
+"""Memory: whether made-up weights fit into it, and giving it back."""
 
 from __future__ import annotations
+
+import gc
 
 from framework.contracts.base import Supported
 from framework.contracts.model import ModelSupported
@@ -30,3 +32,12 @@ def refuse_too_large(name: str, answer: Supported, dtype: str, platform: Platfor
         found=f"{needed} bytes: {parameters} numbers in {dtype}",
         mend="correct the sizes in config.json, choose a narrower dtype, or a larger machine",
     )
+
+
+def return_memory(device: str) -> None:
+    """What nobody refers to any more goes back to the system, or to the device."""
+    gc.collect()
+    if device != "cpu":
+        import torch
+
+        torch.accelerator.empty_cache()

@@ -17,6 +17,7 @@ from framework.contracts.step import (
     Ticket,
 )
 from framework.errors import IntegrityError, UnsupportedError
+from framework_torch.operations import CONTROL_OPS
 
 if TYPE_CHECKING:
     from framework_torch.loading import Loaded
@@ -34,22 +35,30 @@ class TorchRunner(ModelRunner):
         super().__init__(options)
         self._loaded: Loaded | None = None
         self._computer: StepComputer | None = None
+        self._context: RunnerContext | None = None
+        self._info: RunnerInfo | None = None
+        self._plan: CachePlan | None = None
         self._queue: deque[StepPlan] = deque()
         self._steps = 0
 
     def load(self, context: RunnerContext) -> RunnerInfo:
         from framework_torch.loading import load
 
+        self._context = context
         self._loaded = load(context)
-        return self._loaded.info
+        self._info = self._loaded.info
+        return self._info
 
     def bind(self, plan: CachePlan) -> None:
         from framework_torch.binding import bind
 
         self._computer = bind(self._ready_to_bind(), plan)
+        self._plan = plan
 
     def submit(self, plan: StepPlan) -> Ticket:
         loaded = self._ready_to_bind()
+        if self._computer is None:
+            raise IntegrityError("the runner computes only after `bind`, and awake")
         depth = loaded.info.max_loop_depth
         if len(self._queue) >= depth:
             raise IntegrityError(
@@ -75,19 +84,54 @@ class TorchRunner(ModelRunner):
         return result
 
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        if op != "health":
-            raise UnsupportedError(
-                f"the torch runner has no operation {op!r}", expected="health", found=op
-            )
-        return {
-            "ready": self._computer is not None,
-            "steps": self._steps,
-            "in_flight": len(self._queue),
-        }
+        match op:
+            case "health":
+                return {
+                    "ready": self._computer is not None,
+                    "steps": self._steps,
+                    "in_flight": len(self._queue),
+                }
+            case "sleep":
+                self._sleep(weights=arguments["level"] > 1)
+            case "wake":
+                self._wake()
+            case _:
+                raise UnsupportedError(
+                    f"the torch runner has no operation {op!r}",
+                    expected=f"one of {', '.join(sorted(CONTROL_OPS))}",
+                    found=op,
+                )
+        return {}
+
+    def _sleep(self, *, weights: bool) -> None:
+        """Forget the cache and the tables of the requests, and the model with its weights."""
+        from framework_torch.memory import return_memory
+
+        if self._plan is None or self._queue:
+            raise IntegrityError("the runner sleeps only after `bind`, and with nothing in flight")
+        device = None if self._loaded is None else self._loaded.facts.device
+        self._computer = None
+        if weights:
+            self._loaded = None
+        if device is not None:
+            return_memory(device)
+
+    def _wake(self) -> None:
+        from framework_torch.binding import bind
+        from framework_torch.loading import load_again
+
+        if self._plan is None or self._context is None or self._info is None:
+            raise IntegrityError("the runner wakes only after `bind`")
+        if self._loaded is None:
+            self._loaded = load_again(self._context, self._info)
+        if self._computer is None:
+            self._computer = bind(self._loaded, self._plan)
 
     def close(self) -> None:
         self._computer = None
         self._loaded = None
+        self._context = None
+        self._plan = None
         self._queue.clear()
 
     def _ready_to_bind(self) -> Loaded:

@@ -178,8 +178,8 @@ def test_health_counts_steps_and_other_operations_are_refused(model, drive) -> N
     driver.admit(0, PROMPT)
     driver.run((0, 9))
     assert driver.runner.control("health", {}) == {"ready": True, "steps": 1, "in_flight": 0}
-    with pytest.raises(UnsupportedError, match="sleep"):
-        driver.runner.control("sleep", {})
+    with pytest.raises(UnsupportedError, match="dream"):
+        driver.runner.control("dream", {})
     driver.runner.close()
     driver.runner.close()
     with pytest.raises(IntegrityError, match="closed"):

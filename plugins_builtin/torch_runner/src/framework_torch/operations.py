@@ -1,0 +1,5 @@
+"""What the runner can be told beside steps."""
+
+from __future__ import annotations
+
+CONTROL_OPS = frozenset(("health", "sleep", "wake"))
