@@ -45,7 +45,7 @@ class Admitter:
             elif answer is not None:
                 computed = loading.hit + max(answer, 0)
                 if computed > loading.most:
-                    computed = max(state.kv.borders.before(loading.most), loading.hit)
+                    computed = state.kv.borders.before(loading.most)
                 with self._ending(loading.request):
                     state.kv.arrive(loading.request, slot, state.slots.tokens[slot], computed)
                     del state.loading[slot]

@@ -122,8 +122,13 @@ def test_memory_of_a_windowed_group_stays_bounded(engine):
 
 
 def test_a_page_that_is_given_back_is_told_once(engine):
-    one = engine(runner={"layers": {"w": WINDOW}, "num_pages": 20, "max_model_len": 100})
-    one.add("a", [1] * 30, 30)
+    one = engine(
+        runner={"layers": {"w": WINDOW}, "num_pages": 20, "max_model_len": 100},
+        max_num_seqs=1,
+        enable_prefix_caching=False,
+    )
+    for name in ("a", "b"):
+        one.add(name, [1] * 30, 30)
     one.run()
     told = []
     for plan in one.runner.plans:
@@ -132,7 +137,19 @@ def test_a_page_that_is_given_back_is_told_once(engine):
         for row, (start, count) in enumerate(zip(update.starts, update.counts, strict=True)):
             ids = update.ids[ends[row] - count : ends[row]]
             told += [int(start) + k for k in np.flatnonzero(ids == 0)]
-    assert told == list(range(12))
+    assert told == [*range(12), *range(12)]
+
+
+def test_a_window_is_hit_although_its_first_page_is_lost(engine):
+    one = engine(runner={"layers": {"w": WINDOW}, "num_pages": 40, "max_model_len": 100})
+    one.add("a", [1] * 30, 2)
+    one.step()
+    pool, (request,) = one.core._state.kv.pool, one.core._state.requests.values()
+    first = pool.find(request.hashes[0] + bytes([0]))
+    one.run()
+    pool.forget([first])
+    one.add("again", [1] * 30, 2)
+    assert one.run()["again"].cached == 28
 
 
 def test_a_window_admits_longer_requests_than_its_pages_hold(engine):

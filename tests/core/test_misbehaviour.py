@@ -131,6 +131,23 @@ def test_a_request_ends_in_the_step_in_which_its_cache_manager_failed(engine, de
     one.run()
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_cache_manager_that_fails_when_pages_are_lacking_ends_its_requests_alone(engine, depth):
+    """It is asked then what it would give back, in the middle of planning a step."""
+    manager = Odd()
+    one = odd_engine(engine, manager, loop_depth=depth, runner={"num_pages": 12}, max_model_len=40)
+    for name in "ab":
+        one.add(name, [ord(name)] * 2, 30)
+    while one.core._state.kv.pool.num_free > 1:
+        one.step()
+    manager.droppable = boom
+    answers = one.run()
+    assert {answer.reason for answer in answers.values()} == {"error"}
+    delattr(manager, "droppable")
+    one.add("good", [1] * 9, 6)
+    assert one.run()["good"].reason == "length"
+
+
 def test_a_hit_with_a_page_that_is_lacking_and_not_dropped_is_refused(engine):
     manager = Odd()
     one = odd_engine(engine, manager)

@@ -58,7 +58,6 @@ class Trimming:
 
     def leave(self, slot: int) -> None:
         """The request leaves its slot, and takes its table along."""
-        self._cut[:, slot] = 0
         self._told.pop(slot, None)
 
     def trim(self, slot: int, confirmed: int) -> None:
