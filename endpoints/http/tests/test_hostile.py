@@ -127,6 +127,30 @@ def test_requests_in_one_piece_are_answered_in_order(server):
     assert found.count(b"HTTP/1.1 200") == 4
 
 
+def test_a_client_that_takes_too_long_is_not_waited_for(serve):
+    """It says nothing, half a head, half a body, or one byte after the other."""
+    slow = serve(root=("--plugin-option", "front_end.http.read_seconds=0.5"))
+    for data in (b"", b"POST /v1", post(BODY)[:-3], f"{CHUNKED}FFFFFFFF\r\nabc".encode()):
+        assert not answer(slow, data).startswith(b"HTTP/1.1 200")
+    address = httpx.URL(slow.url)
+    with socket.create_connection((address.host, address.port), timeout=60) as client:
+        client.settimeout(0.05)
+        ended = False
+        for byte in post(BODY, x="y" * 10_000):
+            try:
+                client.sendall(bytes([byte]))
+                ended = not client.recv(100)
+            except TimeoutError:
+                continue
+            except ConnectionError:
+                ended = True
+            if ended:
+                break
+        assert ended
+    assert httpx.get(f"{slow.url}/health").status_code == 200
+    assert not [line for line in slow.lines if "Traceback" in line]
+
+
 def test_the_log_has_no_traceback(server):
     """Runs last: of all that was sent to this server."""
     assert not [line for line in server.lines if "Traceback" in line]

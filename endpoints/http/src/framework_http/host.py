@@ -59,6 +59,8 @@ class HttpHost(FrontEnd):
     def _config(app: FastAPI, options: HostOptions) -> uvicorn.Config:
         import uvicorn
 
+        from framework_http.patience import patient
+
         return uvicorn.Config(
             app,
             host=options.host,
@@ -70,7 +72,7 @@ class HttpHost(FrontEnd):
             access_log=options.access_log,
             log_config=None,
             # The only parser that bounds the size of headers.
-            http="h11",
+            http=patient(options.read_seconds),
             h11_max_incomplete_event_size=options.max_header_bytes,
             server_header=False,
         )

@@ -24,6 +24,11 @@ class HostOptions(BaseModel):
     max_header_bytes: int = Field(
         default=32 * 2**10, ge=1024, description="Largest head of a request."
     )
+    read_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="In which a request has to arrive whole; then its connection is ended.",
+    )
     max_concurrent: int | None = Field(
         default=None, ge=1, description="Most requests at one time; more get 503."
     )
