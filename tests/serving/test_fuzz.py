@@ -196,7 +196,7 @@ def documented(http, count):
 
 
 def test_requests_made_from_our_own_document_are_no_fault_of_the_server(http):
-    assert {*PATHS, "/tokenize", "/v1/models", "/health"} <= set(documented(http, 8))
+    assert {*PATHS, "/tokenize", "/v1/models", "/health"} <= set(documented(http, 4))
 
 
 @pytest.mark.long
