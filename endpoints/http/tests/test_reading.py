@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from framework.engine.outputs import CompletionOutput
+from framework_http.openai.chat import ChatFields, _wanted
 from framework_http.openai.reading import Reader, folded
 from framework_parsers.hermes import Hermes
 from framework_parsers.thinking import Qwen3
@@ -96,3 +97,13 @@ def test_one_call_at_a_time_leaves_out_the_others():
     for reader, number in ((many, 2), (one, 1)):
         (output,) = outputs(texts)
         assert len(folded(reader.read(output))["tool_calls"]) == number
+
+
+@pytest.mark.parametrize("include", [True, False, None])
+def test_reasoning_that_is_not_wanted_is_left_out(include):
+    fields = ChatFields(messages=[{"role": "user", "content": "x"}], include_reasoning=include)
+    reader = Reader(Qwen3().stream(""), None)
+    (output,) = outputs(["<think>hm</think>I look."])
+    message = folded(_wanted(reader.read(output), fields))
+    assert message["content"] == "I look."
+    assert ("reasoning_content" in message) == (include is not False)

@@ -64,6 +64,7 @@ class RunnerSuite(Suite):
             max_slots=8,
             max_step_tokens=256,
             max_model_len=None,
+            page_tokens=self.page_tokens,
             load_format="dummy",
             choices=self.choices(),
         )

@@ -46,6 +46,7 @@ class ChatFields(Fields):
     continue_final_message: bool | None = None
     documents: list[dict[str, Any]] | None = None
     reasoning_effort: str | None = None
+    include_reasoning: bool | None = None
 
     @property
     def most_tokens(self) -> int | None:
@@ -151,7 +152,7 @@ def _answer(
     choices = []
     for one in found[0].outputs:
         reading = reader()
-        message = folded(reading.read(one))
+        message = folded(_wanted(reading.read(one), fields))
         choices.append(
             {
                 "index": one.index,
@@ -188,7 +189,7 @@ async def _chunks(
 
 def _deltas(one: CompletionOutput, reading: Reader, fields: ChatFields) -> Iterator[dict[str, Any]]:
     """The last delta of an output carries its log-probabilities and, at its end, the reason."""
-    found = reading.read(one)
+    found = _wanted(reading.read(one), fields)
     logprobs = _logprobs(one, fields)
     if not found and (one.finished or (logprobs and logprobs["content"])):
         found = [{}]
@@ -197,6 +198,13 @@ def _deltas(one: CompletionOutput, reading: Reader, fields: ChatFields) -> Itera
             yield _delta(one.index, delta)
         else:
             yield _delta(one.index, delta, logprobs, **reading.ending(one))
+
+
+def _wanted(deltas: list[dict[str, Any]], fields: ChatFields) -> list[dict[str, Any]]:
+    """Without the reasoning, where that was not wanted."""
+    if fields.include_reasoning is not False:
+        return deltas
+    return [delta for delta in deltas if "reasoning_content" not in delta]
 
 
 def _delta(
