@@ -69,5 +69,5 @@ class CacheManagerTypeSuite(CacheManagerClaims):
         of=BOTH,
     )
     def preempted_requests_are_served(self) -> None:
-        for case in self.cases(4):
+        for case in self.cases(20):  # few of them come to hit what they left
             self._work(case, beside=True, pages=29, max_num_seqs=8)
