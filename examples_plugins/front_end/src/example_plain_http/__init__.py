@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pydantic import BaseModel, Field
 
+from framework import errors
 from framework.contracts.front_end import FrontEnd, Mounted
-from framework.errors import (
-    ConfigError,
-    EngineDeadError,
-    FrameworkError,
-    InputError,
-    OverloadedError,
-    UnsupportedError,
-)
 from framework.plugins.routes import Route, check_routes
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
     from framework.contracts.service import Service
 
-STATUS = {InputError: 400, UnsupportedError: 400, OverloadedError: 429, EngineDeadError: 503}
+STATUS = {errors.InputError: 400, errors.OverloadedError: 429, errors.EngineDeadError: 503}
+STATUS[errors.UnsupportedError] = 400
+HTTP = {"type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "scheme": "http"}
 MOST = 1 << 20  # bytes of a body
 
 
@@ -43,45 +35,40 @@ class PlainHttp(FrontEnd):
     ) -> None:
         """See FrontEnd."""
         app, port = build(service, endpoints), cast("Options", self.options).port
-        idle: set[asyncio.Task[Any]] = set()
-        busy: set[asyncio.Task[Any]] = set()
+        busy: dict[asyncio.Task[Any], bool] = {}  # of connections: a request has come
 
         async def serve_one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = cast("asyncio.Task[Any]", asyncio.current_task())
-            idle.add(task)
+            busy[task] = False
             try:
                 scope, body = await read(reader)
-                busy.add(task)
-                idle.discard(task)
+                busy[task] = True
                 await app(scope, receiver(reader, body), sender(writer))
             except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, OSError):
                 writer.write(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n")
             except (Exception, asyncio.CancelledError):
                 pass  # FastAPI has answered 500 and raises once more; or all is ended
             finally:
-                idle.discard(task)
-                busy.discard(task)
+                busy.pop(task)
                 writer.close()
 
         try:
             server = await asyncio.start_server(serve_one, "127.0.0.1", port)
         except OSError as error:
-            raise ConfigError(
-                f"cannot listen: {error}", expected="a free port", found=port
-            ) from error
+            raise errors.ConfigError(f"cannot listen: {error}", found=port) from error
         try:
             await stop.wait()
             server.close()
-            for task in idle:
+            for task in (task for task, has_one in busy.items() if not has_one):
                 task.cancel()
-            await asyncio.gather(*idle, *busy, return_exceptions=True)
+            await asyncio.gather(*busy, return_exceptions=True)
         finally:
             server.close()
-            for task in (*idle, *busy):
+            for task in busy:
                 task.cancel()
 
 
-def build(service: Service, endpoints: Sequence[Mounted]) -> FastAPI:
+def build(service: Service, endpoints: Sequence[Mounted]) -> Any:
     """All endpoints at their places.  Raises PluginError for two with one route."""
     from fastapi import FastAPI, Request
     from fastapi.responses import JSONResponse
@@ -96,8 +83,8 @@ def build(service: Service, endpoints: Sequence[Mounted]) -> FastAPI:
         app.include_router(router, prefix=mounted.prefix)
     check_routes(routes)
 
-    @app.exception_handler(FrameworkError)
-    async def told(request: Request, error: FrameworkError) -> JSONResponse:
+    @app.exception_handler(errors.FrameworkError)
+    async def told(request: Request, error: errors.FrameworkError) -> JSONResponse:
         status = next((STATUS[cls] for cls in STATUS if isinstance(error, cls)), 500)
         headers = {"retry-after": "1"} if status == 429 else None
         return JSONResponse({"error": {"message": str(error)}}, status, headers)
@@ -114,18 +101,8 @@ async def read(reader: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
     path, _, query = target.partition(b"?")
     if not 0 <= size <= MOST or not version.startswith(b"HTTP/1"):
         raise ValueError("too large, or no HTTP")
-    scope = {
-        "type": "http",
-        "asgi": {"version": "3.0"},
-        "http_version": "1.1",
-        "scheme": "http",
-        "method": method.decode(),
-        "path": path.decode(),
-        "query_string": query,
-        "headers": pairs,
-        "root_path": "",
-        "state": {},
-    }
+    place = {"method": method.decode(), "path": path.decode(), "query_string": query}
+    scope = {**HTTP, **place, "headers": pairs, "root_path": "", "state": {}}
     return scope, await reader.readexactly(size)
 
 
@@ -148,11 +125,9 @@ def sender(writer: asyncio.StreamWriter) -> Any:
 
     async def send(message: Mapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            status = message["status"]
-            phrase = next((one.phrase for one in HTTPStatus if one == status), "")
-            writer.write(f"HTTP/1.1 {status} {phrase}\r\nconnection: close\r\n".encode())
-            writer.writelines(b"%b: %b\r\n" % pair for pair in message["headers"])
-            writer.write(b"\r\n")
+            lines = [b"HTTP/1.1 %d " % message["status"], b"connection: close"]
+            lines += [b"%b: %b" % pair for pair in message["headers"]]
+            writer.write(b"\r\n".join([*lines, b"", b""]))
         else:
             writer.write(message.get("body", b""))
         await writer.drain()
