@@ -21,6 +21,7 @@ from framework.contracts.base import Contract
 from framework.plugins.kinds import KINDS, Kind, Stability
 from tools.surface import (
     Field,
+    Method,
     fields_of,
     method_of,
     methods_of,
@@ -91,8 +92,13 @@ def _class(name: str, cls: type) -> Iterator[tuple[str, str]]:
         yield f"{name}.{field.name}", _field(field)
     made = [method_of(cls, "__init__")] if cls is Contract else []
     for method in [*made, *methods_of(cls)]:
-        required = "required " if method.required else ""
-        yield f"{name}.{method.name}", f"{required}method {method.signature}"
+        yield f"{name}.{method.name}", _method(method)
+
+
+def _method(method: Method) -> str:
+    parts = ["required"] if method.required else []
+    parts += ["async"] if method.asynchronous else []
+    return " ".join([*parts, method.decorator or "method", method.signature])
 
 
 def _field(field: Field) -> str:

@@ -59,12 +59,14 @@ def fields(found: Sequence[Field]) -> str:
 
 def method(found: Method) -> str:
     """Signature and docstring, as in the source."""
-    head = f"def {found.name}{found.signature}:"
+    start = f"{'async ' if found.asynchronous else ''}def {found.name}"
+    head = f"{start}{found.signature}:"
     if len(head) > WIDTH:
         inner = "".join(f"    {argument},\n" for argument in found.arguments)
         result = f" -> {found.result}" if found.result else ""
-        head = f"def {found.name}(\n{inner}){result}:"
-    mark = "@abstractmethod\n" if found.required else ""
+        head = f"{start}(\n{inner}){result}:"
+    mark = f"@{found.decorator}\n" if found.decorator else ""
+    mark += "@abstractmethod\n" if found.required else ""
     if not found.doc:
         return block(f"{mark}{head} ...", "python")
     end = "\n" if "\n" in found.doc else ""

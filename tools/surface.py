@@ -50,13 +50,16 @@ class Field:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
     """arguments: as written, self among them.  result: "" where it is not annotated.
-    doc: "" where there is none.  required: a plugin must write it."""
+    doc: "" where there is none.  required: a plugin must write it.  decorator: "property",
+    "staticmethod", "classmethod" or "".  asynchronous: it is awaited."""
 
     name: str
     arguments: tuple[str, ...]
     result: str
     doc: str
     required: bool
+    decorator: str = ""
+    asynchronous: bool = False
 
     @property
     def signature(self) -> str:
@@ -231,6 +234,8 @@ def method_of(cls: type, name: str) -> Method:
         result=_result(node),
         doc=inspect.getdoc(getattr(cls, name)) or "",
         required=protocol or getattr(function, "__isabstractmethod__", False),
+        decorator="" if isinstance(value, FunctionType) else type(value).__name__,
+        asynchronous=isinstance(node, ast.AsyncFunctionDef),
     )
 
 

@@ -44,6 +44,9 @@ class ThingSupported(Supported):
 class Helper(Protocol):
     def help(self) -> int: ...
 
+    @property
+    def depth(self) -> int: ...
+
 
 class Thing(Contract):
     """A thing."""
@@ -153,6 +156,13 @@ MAJOR = {
     "an argument has another type": ("page: Page", "page: int"),
     "there is one more argument": ("page: Page", "page: Page, more: int = 0"),
     "a result has another type": ("-> Helper | None", "-> Helper"),
+    "a method is to be read, not called": (
+        "    def help(self)",
+        "    @property\n    def help(self)",
+    ),
+    "a property is to be called": ("    @property\n    def depth", "    def depth"),
+    "a method is awaited": ("    def help(self)", "    async def help(self)"),
+    "a method belongs to the class": (TURN, f"    @classmethod\n{TURN}"),
     "a method must be written": (TURN, f"    @abstractmethod\n{TURN}"),
     "a new method must be written": (
         TURN,

@@ -53,6 +53,14 @@ def test_a_stable_contract_has_docstrings_clauses_and_a_page(kind, made):
     assert not found, "\n".join(found)
 
 
+def test_pages_say_what_is_read_called_and_awaited(made):
+    """Who writes `call.program()` after a page that hides the property gets a TypeError."""
+    assert "@property\n@abstractmethod\ndef program(self) -> str:" in made["command.md"]
+    assert "@property\n@abstractmethod\ndef ended(self) -> bool:" in made["reasoning_parser.md"]
+    assert "```python\n@abstractmethod\ndef run(self, call: Call) -> int:" in made["command.md"]
+    assert "\nasync def serve(\n" in made["front_end.md"]
+
+
 def test_stale_pages_are_named(tmp_path, monkeypatch):
     """Changed, missing and left over: each page is named, and the line where it differs."""
     made = {"a.md": "one\ntwo\n", "b.md": "b\n", "c.md": "c\n"}
