@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import pytest
 from typer.testing import CliRunner
@@ -29,14 +30,18 @@ def test_what_the_configuration_says_is_shown_as_chosen(monkeypatch):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("media_processor", "no contract yet"), ("hooks", "no hooks is installed")],
+    [
+        ("media_processor", "no contract yet"),
+        ("scheduler_participant", "no scheduler_participant is installed"),
+    ],
 )
 def test_an_empty_table_says_why(kind, words):
     assert words in explain(kind).stderr
 
 
 def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():
-    assert chosen("attention_backend") == ["sdpa"]
+    built = find_spec("framework_cpu_paged._native") is not None
+    assert chosen("attention_backend") == ["cpu_paged" if built else "sdpa"]
     assert chosen("model_source") == ["demo"]
     [cpu] = json.loads(explain("platform", "--json").stdout)["candidates"]
     assert cpu["reasons"] == ["ready"]
@@ -84,7 +89,11 @@ def test_a_model_is_asked_about_without_its_weights(folder):
     assert verdicts("model_source") == {"demo": "rejected", "local": "chosen", "hub": "rejected"}
     assert verdicts("weight_loader") == {"safetensors": "chosen", "gguf": "rejected"}
     assert verdicts("tokenizer") == {"hf": "chosen", "gguf": "rejected"}
-    assert verdicts("model") == {"decoder": "chosen", "transformers": "supported"}
+    assert verdicts("model") == {
+        "decoder": "chosen",
+        "transformers": "supported",
+        "transformers_encoder": "rejected",
+    }
     strange = json.loads((folder / "config.json").read_text())
     for change, expected in [({"hidden_act": "quick_gelu"}, "chosen"), ({}, "supported")]:
         (folder / "config.json").write_text(json.dumps({**strange, **change}))
