@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +15,11 @@ from framework.plugins.blame import shown
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
-    from framework.contracts.messages import EngineInput
+    from framework.contracts.messages import EngineInput, EngineOutputs
     from framework.contracts.step import CachePlan, RunnerInfo
     from framework.core.config import CoreConfig
     from framework.core.queue import WaitingQueue
+    from framework.core.state import CoreState
 
 _I32, _I64 = np.iinfo(np.int32), np.iinfo(np.int64)
 _WHOLE = (
@@ -76,6 +77,16 @@ def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> 
             found=sorted(missing),
             mend="leave it out, or choose a runner that declares it",
         )
+
+
+def check_id(name: str, state: CoreState, untold: Iterable[EngineOutputs]) -> None:
+    """Raises InputError for the id of a request that has not ended, or of whose end nobody has
+    heard: what is still told of it would be taken for the new one's.  untold: outputs of steps
+    that are over."""
+    ending = [end.request.id for end in state.ended]
+    ending += [outputs.request_ids[end.row] for outputs in untold for end in outputs.finished]
+    if name in state.requests or name in ending:
+        raise InputError(f"request id {name!r} is in use", parameter="request_id")
 
 
 def check_room(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.step import NOTHING_LATE
-from framework.core.checks import check_cache, check_depth, check_room, check_servable
+from framework.core.checks import check_cache, check_depth, check_id, check_room, check_servable
 from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
@@ -25,7 +25,7 @@ from framework.core.sleep import Sleeper, send_back
 from framework.core.slots import SlotTable
 from framework.core.state import CoreState
 from framework.core.update import Updater
-from framework.errors import EngineDeadError, InputError
+from framework.errors import EngineDeadError
 from framework.plugins.blame import blaming, told
 
 if TYPE_CHECKING:
@@ -96,9 +96,7 @@ class EngineCore:
         queue is full."""
         self._check_alive()
         state = self._state
-        ending = (end.request.id for end in state.ended)
-        if entry.request_id in state.requests or entry.request_id in ending:
-            raise InputError(f"request id {entry.request_id!r} is in use", parameter="request_id")
+        check_id(entry.request_id, state, self._landed)
         check_servable(entry, self.max_model_len, self.info)
         check_room(state.queue, state.config, len(entry.tokens), self._clock)
         self._arrivals += 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framework.errors import InputError, OverloadedError, PluginError, UnsupportedError
+from framework.testing.scripts import expected_tokens
 
 
 def by_position(request, position, before):
@@ -61,6 +62,20 @@ def test_what_was_in_flight_is_told_and_is_not_computed_again(engine):
     one.absorb(check_landed)
     one.core.wake_up()
     check(one)
+
+
+def test_the_id_of_one_whose_end_is_still_to_be_told_is_in_use(engine):
+    """Its last token would be taken for the first of the new one."""
+    one = engine(loop_depth=2)
+    one.add("a", [1, 2], 2)
+    one.step()
+    one.core.sleep()
+    with pytest.raises(InputError, match="'a' is in use"):
+        one.add("a", [5, 5, 5], 3)
+    one.core.wake_up()
+    assert one.run()["a"].tokens == expected_tokens([1, 2], 2)
+    one.add("a", [5, 5, 5], 3)
+    assert one.run()["a"].tokens == expected_tokens([5, 5, 5], 3)
 
 
 def test_no_prefix_from_before_is_hit(engine):
