@@ -6,7 +6,11 @@ That it is right, and refuses what it rejects, is in the suite, which is run as 
 import itertools
 import math
 import os
+import shutil
+import subprocess
+import sys
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,6 +226,22 @@ def test_without_its_part_in_c_it_says_what_to_install():
     found = answer(QUERY, built=lambda: False)
     assert isinstance(found, Rejected)
     assert "compiler" in str(found.reasons[0])
+
+
+@pytest.mark.long
+def test_it_installs_without_a_compiler(tmp_path):
+    source = Path(__file__).parents[1]
+    built = shutil.ignore_patterns("*.so", "build", "*.egg-info")
+    shutil.copytree(source, tmp_path / "source", ignore=built)
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
+    environment = {**os.environ, "CC": "/no/compiler"}
+    target = tmp_path / "target"
+    subprocess.run([*pip, "--target", target, tmp_path / "source"], check=True, env=environment)
+    look = "from framework_cpu_paged.answer import native_is_built as built; print(built())"
+    found = subprocess.run(
+        [sys.executable, "-c", look], cwd=target, capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "False\n"
 
 
 def test_too_many_heads_are_refused_before_anything_is_written():
