@@ -33,7 +33,13 @@ def parse_fields(
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
         if not flag.startswith("--") or not name:
-            raise ConfigError("an argument belongs to no flag", found=word)
+            early = f"options of every command stand before it: framework {word} serve"
+            raise ConfigError(
+                "an argument belongs to no flag",
+                expected="--FLAG VALUE, or a flag that needs no value",
+                found=word,
+                mend=early if word.startswith("-") else None,
+            )
         switched = _switch(name, OWNER)
         if not equals and switched is not None:
             name, value = switched

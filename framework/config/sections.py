@@ -104,7 +104,9 @@ class ExecutionConfig(Section):
     selection choose.  kernels: operator -> name of the kernel plugin that shall compute it, such
     as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager: accepted; this
     release knows no other way to run.  logprobs_mode: what log-probabilities are taken of.
-    tokenizer_threads: of a server, each with a tokenizer of its own.
+    tokenizer_threads: of a server, each with a tokenizer of its own.  max_logprobs: of a server,
+    the most logprobs and prompt_logprobs that a request may ask for; -1: any number, although one
+    request for those of the whole vocabulary can take all memory.
 
     on_core_death: of a server whose engine core dies: "exit", or "restart" it, at most
     max_core_restarts times in core_restart_window seconds, tries that fail included."""
@@ -115,6 +117,7 @@ class ExecutionConfig(Section):
     attention_backend: str | None = None
     kernels: dict[str, str] = Field(default_factory=dict)
     tokenizer_threads: int = Field(default=1, ge=1, le=64)
+    max_logprobs: int = Field(default=20, ge=-1)
     on_core_death: Literal["exit", "restart"] = "exit"
     max_core_restarts: int = Field(default=3, ge=1)
     core_restart_window: float = Field(default=600.0, gt=0)

@@ -117,7 +117,11 @@ class FrontEnd:
     def started(self, core: Started) -> None:
         """The core is ready, and this is what it says; requests can be prepared from now on."""
         self.vocab_size, self.max_model_len = core.vocab_size, core.max_model_len
-        self.able = Ability(generates=core.generates, embedding_size=core.embedding_size)
+        self.able = Ability(
+            generates=core.generates,
+            embedding_size=core.embedding_size,
+            max_logprobs=self.config.execution.max_logprobs,
+        )
 
     async def prepare(
         self, prompt: object, sampling: object, options: RequestOptions

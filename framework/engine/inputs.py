@@ -186,6 +186,7 @@ class InputProcessor:
         if not isinstance(params, SamplingParams):
             raise _bad("params", "SamplingParams or PoolingParams", params)
         self.able.check_generating()
+        self.able.check_logprobs(params, self._vocab_size)
         self._check_sampling(params)
         return params
 

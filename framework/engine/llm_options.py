@@ -53,6 +53,7 @@ class LLMOptions(TypedDict, total=False):
     enforce_eager: bool
     logprobs_mode: str
     tokenizer_threads: int
+    max_logprobs: int
     on_core_death: str
     max_core_restarts: int
     core_restart_window: float

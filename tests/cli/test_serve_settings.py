@@ -133,6 +133,7 @@ def test_a_slip_in_a_flag_of_the_front_end_or_of_the_command_is_told(serve):
     assert "'--port'" in serve("--prot", "1")[1]
     assert "needs a value" in serve("--max-num-seqs")[1]
     assert "belongs to no flag" in serve("demo")[1]
+    assert "framework -v serve" in serve("-v")[1]
 
 
 def test_known_flags_and_fields_may_be_mixed(serve):

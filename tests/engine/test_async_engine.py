@@ -142,6 +142,20 @@ def test_what_is_wrong_with_a_request_is_told_before_it_runs_and_harms_nobody(in
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("name", ["logprobs", "prompt_logprobs"])
+def test_an_operator_says_how_many_logprobs_a_request_may_ask_for(name):
+    async def run():
+        async with engine(True, max_num_seqs=2) as made:
+            for wanted in (21, -1):
+                with pytest.raises(InputError, match=f"{name} is invalid"):
+                    await text_of(made, "a", SamplingParams(max_tokens=1, **{name: wanted}))
+            assert await text_of(made, "a", SamplingParams(max_tokens=1, **{name: 20}))
+        async with engine(True, max_num_seqs=2, max_logprobs=-1) as made:
+            assert await text_of(made, "a", SamplingParams(max_tokens=1, **{name: -1}))
+
+    asyncio.run(run())
+
+
 def test_a_full_queue_refuses_and_the_others_go_on(in_process):
     async def run():
         async with engine(in_process, max_queued_requests=2) as made:

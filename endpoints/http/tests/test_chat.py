@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import httpx
 import openai
 import pytest
 
@@ -107,3 +108,35 @@ def test_what_is_wrong_is_a_400(http, case):
     assert response.status_code == 400, response.text
     assert response.json()["error"]["message"]
     assert chat(http).status_code == 200
+
+
+def named(name, **more):
+    return {"type": "function", "function": {"name": name, **more}}
+
+
+BAD_TOOLS = {
+    "nothing": {"tools": [{}]},
+    "another type": {"tools": [{"type": "custom", "custom": {"name": "f"}}]},
+    "no function": {"tools": [named("f"), {"type": "function", "name": "f"}]},
+    "no name": {"tools": [{"type": "function", "function": {}}]},
+    "an empty name": {"tools": [named("")]},
+    "a number": {"tools": [named(5)]},
+    "parameters as text": {"tools": [named("f", parameters="{}")]},
+    "parameters as a list": {"tools": [named("f", parameters=[])], "tool_choice": "none"},
+    "a choice that is none": {"tools": [named("f")], "tool_choice": "maybe"},
+    "a choice without tools": {"tool_choice": "required"},
+}
+
+
+@pytest.mark.parametrize("case", BAD_TOOLS)
+def test_a_tool_that_is_none_is_a_400_that_names_the_field(parsing_server, case):
+    body = {"messages": MESSAGES, "max_tokens": 1, **BAD_TOOLS[case]}
+    response = httpx.post(f"{parsing_server.url}/v1/chat/completions", json=body, timeout=60)
+    assert response.status_code == 400, response.text
+    assert "tool" in response.json()["error"]["message"]
+
+
+def test_a_tool_needs_a_name_and_no_more(parsing_server):
+    body = {"messages": MESSAGES, "max_tokens": 1, "tools": [named("f"), named("f", parameters={})]}
+    response = httpx.post(f"{parsing_server.url}/v1/chat/completions", json=body, timeout=60)
+    assert response.status_code == 200, response.text

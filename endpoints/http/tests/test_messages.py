@@ -198,6 +198,7 @@ REFUSED = {
     "temperature": "hot",
     "mcp_servers": [],
     "stop_sequences": [""],
+    "tool_choice": {"type": "any"},
 }
 
 

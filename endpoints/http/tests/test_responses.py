@@ -221,6 +221,7 @@ REFUSED = {
     "include": ["web_search_call.results"],
     "reasoning": {"summary": "detailed"},
     "tools": [{"type": "web_search"}],
+    "tool_choice": "required",
     "top_logprobs": 2,
     "input": [],
     "max_output_tokens": 0.5,

@@ -74,7 +74,12 @@ def test_headers_over_the_limit_are_refused_and_not_kept(server):
         ({"prompt": "a" * 2**20}, "prompt"),
         ({"prompt": ["a"] * 3000}, "prompt"),
         ({"prompt": "a", "n": 10**6}, "n"),
+        ({"prompt": ["a"] * 2000, "n": 9}, "n"),
         ({"prompt": "a", "logprobs": 10**6}, "logprobs"),
+        ({"prompt": "a", "logprobs": 21}, "logprobs"),
+        ({"prompt": "a", "logprobs": -1}, "logprobs"),
+        ({"prompt": "a", "prompt_logprobs": -1}, "prompt_logprobs"),
+        ({"prompt": "a", "prompt_logprobs": -1, "stream": True}, "prompt_logprobs"),
         ({"prompt": "a", "stop": ["x"] * 10**5}, "stop"),
     ],
 )

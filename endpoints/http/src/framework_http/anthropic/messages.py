@@ -21,7 +21,7 @@ from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import ends_of, reader_for
-from framework_http.openai.tools import check_tools
+from framework_http.openai.tools import check_functions, check_tools
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -59,8 +59,10 @@ class Messages(Endpoint):
 
 async def _ask(service: Service, fields: MessageFields, request: Request) -> tuple[Parts, Answer]:
     model = check_model(service, fields.model)
-    tools = fields.functions() if fields.chooses != "none" else []
-    check_tools(service, tools, free=fields.chooses == "auto")
+    functions = fields.functions()
+    check_functions(functions)
+    tools = functions if fields.chooses != "none" else []
+    check_tools(service, tools, free=fields.chooses in ("auto", "none"))
     if fields.thinking is not None and fields.thinking.type == "enabled":
         _check_thinking(service)
     sampling = _sampling(fields, service, bool(tools))

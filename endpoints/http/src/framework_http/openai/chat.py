@@ -19,7 +19,7 @@ from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
-from framework_http.openai.tools import check_tools
+from framework_http.openai.tools import check_functions, check_tools
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -137,6 +137,7 @@ def _refuse(fields: ChatFields, service: Service) -> None:
     kind = (fields.response_format or {}).get("type", "text")
     if kind != "text":
         raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
+    check_functions(fields.tools or ())
     choice = "auto" if fields.tool_choice is None else fields.tool_choice
     check_tools(service, fields.callable_tools, free=choice in ("auto", "none"))
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from framework.engine.outputs import CompletionOutput, LogprobsAt, RequestOutput
 
 MOST_PROMPTS = 2048
+MOST_OUTPUTS = 16384
+"""Of one request, over all its prompts."""
 
 
 class CompletionFields(Fields):
@@ -48,6 +50,13 @@ class CompletionFields(Fields):
                 parameter="prompt",
                 expected=f"1 to {MOST_PROMPTS} prompts",
                 found=len(several),
+            )
+        if len(several) * (self.n or 1) > MOST_OUTPUTS:
+            raise InputError(
+                "the number of outputs is wrong",
+                parameter="n",
+                expected=f"at most {MOST_OUTPUTS} outputs, prompts times n",
+                found=f"{len(several)} prompts with n={self.n}",
             )
         return [self._salted(prompt) for prompt in several]
 

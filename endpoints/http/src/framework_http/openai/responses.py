@@ -20,7 +20,7 @@ from framework_http.openai.reading import ends_of, reader_for
 from framework_http.openai.response_fields import ResponseFields
 from framework_http.openai.response_input import messages_of
 from framework_http.openai.response_items import Event, Response
-from framework_http.openai.tools import check_tools
+from framework_http.openai.tools import check_functions, check_tools
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
@@ -61,6 +61,7 @@ async def _ask(
     model = check_model(service, fields.model)
     fields.refuse_unserved()
     tools = fields.functions()
+    check_functions(tools)
     usable = [] if fields.tool_choice == "none" else tools
     check_tools(service, usable, free=fields.tool_choice in (None, "auto", "none"))
     sampling = sampling_of(
