@@ -108,7 +108,7 @@ def find_commands(registry: PluginRegistry, core: TyperGroup) -> Found:
         path = path_of(record)
         if not record.usable:
             unusable[path] = record
-        elif not path or _is_of_core(core, path):
+        elif not path or is_of_core(core, path):
             reason = "the path in its manifest cannot be typed" if not path else "the core has it"
             what = " ".join(path) or record.name
             print(f"warning: {record.key}: no command {what!r}: {reason}", file=sys.stderr)
@@ -117,7 +117,7 @@ def find_commands(registry: PluginRegistry, core: TyperGroup) -> Found:
     return Found(registry, dict(sorted(paths.items())), unusable)
 
 
-def _is_of_core(core: TyperGroup, path: Path_) -> bool:
+def is_of_core(core: TyperGroup, path: Path_) -> bool:
     """Whether the path leads to a command of the core, to a group of it, or through a command."""
     place: Any = core
     for word in path:

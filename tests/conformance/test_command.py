@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import signal
 import subprocess
 import sys
 
@@ -111,12 +113,54 @@ class Moves(Plain):
         return super().run(call)
 
 
+@breaks("CMD-015")
+class Deaf(Plain):
+    """Wants to end its work in peace."""
+
+    def run(self, call):
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        return super().run(call)
+
+
+@breaks("CMD-015")
+class Renames(Plain):
+    """Hands a library its arguments the old way."""
+
+    def run(self, call):
+        sys.argv = [call.program, *call.arguments]
+        return super().run(call)
+
+
+@breaks("CMD-015")
+class Loud(Plain):
+    """Logs as it likes."""
+
+    def run(self, call):
+        logging.getLogger().addHandler(logging.NullHandler())
+        return super().run(call)
+
+
+@breaks("CMD-015")
+class Redirects(Plain):
+    """Has its own idea of an output, and keeps it."""
+
+    def run(self, call):
+        status = super().run(call)
+        sys.stdout = sys.stderr
+        return status
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_caught(mutant):
+    """What one run changes of the process is put back, or no later run could be seen to do so."""
+    before = signal.getsignal(signal.SIGHUP), sys.argv, os.getcwd(), sys.stdout
+    handlers = list(logging.getLogger().handlers)
     assert_caught(mutant, CommandSuite, layers=IN_PROCESS)
+    assert (signal.getsignal(signal.SIGHUP), sys.argv, os.getcwd(), sys.stdout) == before
+    assert logging.getLogger().handlers == handlers
 
 
 CODE = """
@@ -157,6 +201,8 @@ def test_help_that_costs_more_than_help_is_caught(monkeypatch, tmp_path, fault):
         ("CMD-001", '{help = "One line.", path = "Not This"}'),
         ("CMD-001", '{help = "One line.", path = "one two three four"}'),
         ("CMD-001", '{help = "One line.", path = 3}'),
+        ("CMD-001", '{help = "One line.", path = "plugins list"}'),
+        ("CMD-001", '{help = "One line.", path = "serve faster"}'),
         ("CMD-002", "{}"),
         ("CMD-002", '{help = "Two\\nlines."}'),
         ("CMD-002", '{help = "' + "long " * 30 + '"}'),

@@ -58,6 +58,15 @@ class Array(Sound):
         return Reading(prompts=tuple(EnginePrompt(ids=tuple(p.ids)) for p in prompts))
 
 
+@breaks("IO-002")
+class Hollow(Sound):
+    """Has prompts of nothing."""
+
+    def read(self, request, place):
+        reading = super().read(request, place)
+        return Reading(prompts=tuple(EnginePrompt(ids=[], text=p.text) for p in reading.prompts))
+
+
 @breaks("IO-002", "IO-003", "IO-004", "IO-005", "IO-006", "IO-007", "IO-008", *READS)
 class SaysNothing(Sound):
     """Has no examples."""

@@ -8,11 +8,12 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from framework.cli.commands import MOST_WORDS, WORD, CommandCall
+from framework.cli.commands import MOST_WORDS, WORD, CommandCall, is_of_core
 from framework.cli.context import RootOptions
 from framework.contracts.command import Command
 from framework.testing.conformance.cases import expect
@@ -22,7 +23,6 @@ from framework.testing.conformance.suite import Suite
 
 PROGRAM = "framework under-test"
 UNKNOWN = "--no-such-flag-of-any-command"
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,20 @@ class CommandSuite(Suite):
         made: Command = command or self.new()
         out, err = io.StringIO(), io.StringIO()
         call = CommandCall(program=PROGRAM, arguments=arguments, root=RootOptions())
-        before, threads = _process(), set(threading.enumerate())
-        status: object
-        try:
-            with redirect_stdout(out), redirect_stderr(err):
+        threads = set(threading.enumerate())
+        status: object = None
+        changed: list[str] = []
+        with redirect_stdout(out), redirect_stderr(err):
+            before = {name: read() for name, (read, _) in _PROCESS.items()}
+            try:
                 status = made.run(call)
-        except SystemExit as end:
-            status = end
-        finally:
-            after = _process()
-            _restore(before)
-        changed = [name for name, value in before.items() if after[name] != value]
+            except SystemExit as end:
+                status = end
+            finally:  # each run is to find the process as it was, so that none hides another's
+                for name, (read, put) in _PROCESS.items():
+                    if read() != before[name]:
+                        changed.append(name)
+                        put(before[name])
         begun = [t.name for t in threading.enumerate() if t not in threads and t.is_alive()]
         changed += [f"thread {name}" for name in begun]
         return Ran(status, out.getvalue(), err.getvalue(), tuple(changed))
@@ -78,6 +81,17 @@ class CommandSuite(Suite):
             0 < len(words) <= MOST_WORDS and all(WORD.match(word) for word in words),
             "its path is none",
             expected=f"1 to {MOST_WORDS} words of small letters, digits and hyphens",
+            found=said,
+        )
+        import typer
+
+        from framework.cli.app import build_app
+
+        core: Any = typer.main.get_command(build_app())
+        expect(
+            not is_of_core(core, tuple(words)),
+            "its path is one that the core has, and leads there",
+            expected="another",
             found=said,
         )
 
@@ -181,22 +195,45 @@ def _shown(status: object) -> str:
     return f"an exit: {status}" if isinstance(status, SystemExit) else repr(status)
 
 
-def _process() -> dict[str, object]:
-    """What a command must leave alone."""
-    return {
-        "the working directory": os.getcwd(),
-        "the environment": dict(os.environ),
-        "sys.argv": list(sys.argv),
-        "the signal handlers": [signal.getsignal(number) for number in _SIGNALS],
-        "the level of the root logger": logging.getLogger().level,
-        "handlers of the root logger": list(logging.getLogger().handlers),
-    }
+def _signals() -> dict[int, Any]:
+    return {number: signal.getsignal(number) for number in signal.valid_signals()}
 
 
-def _restore(before: dict[str, object]) -> None:
-    """Put back the directory and the environment, for the clauses that follow."""
-    os.chdir(str(before["the working directory"]))
-    environment = before["the environment"]
-    assert isinstance(environment, dict)
+def _handle(handlers: dict[int, Any]) -> None:
+    for number, handler in handlers.items():
+        if signal.getsignal(number) != handler:
+            signal.signal(number, handler)
+
+
+def _streams() -> tuple[Any, ...]:
+    return sys.stdin, sys.stdout, sys.stderr
+
+
+def _stream(streams: tuple[Any, ...]) -> None:
+    sys.stdin, sys.stdout, sys.stderr = streams
+
+
+def _environment(values: dict[str, str]) -> None:
     os.environ.clear()
-    os.environ.update(environment)
+    os.environ.update(values)
+
+
+def _logging() -> tuple[int, list[logging.Handler]]:
+    return logging.getLogger().level, list(logging.getLogger().handlers)
+
+
+def _log(found: tuple[int, list[logging.Handler]]) -> None:
+    level, handlers = found
+    logging.getLogger().setLevel(level)
+    logging.getLogger().handlers[:] = handlers
+
+
+# What a command must leave alone: how it is read, and put back.
+_PROCESS: dict[str, tuple[Callable[[], Any], Callable[[Any], None]]] = {
+    "the working directory": (os.getcwd, os.chdir),
+    "the environment": (lambda: dict(os.environ), _environment),
+    "sys.argv": (lambda: list(sys.argv), lambda words: setattr(sys, "argv", words)),
+    "the signal handlers": (_signals, _handle),
+    "the streams": (_streams, _stream),
+    "level or handlers of the root logger": (_logging, _log),
+}
