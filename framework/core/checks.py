@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _I32, _I64 = np.iinfo(np.int32), np.iinfo(np.int64)
 _WHOLE = (
     ("priority", int(_I64.min), int(_I64.max)),
+    ("seed", 0, int(np.iinfo(np.uint64).max)),
     ("max_total", 1, int(_I32.max)),
     ("encoder_tokens", 0, int(_I32.max)),
 )
@@ -52,6 +53,14 @@ def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> 
             expected=f"1 <= prompt <= prompt + output <= {max_model_len} tokens",
             found=f"a prompt of {count}, {entry.max_total} altogether",
             mend="shorten the prompt or lower max_tokens",
+        )
+    if entry.pooling is not None and entry.max_total != count:
+        raise InputError(
+            "a request that is pooled is not continued",
+            parameter="max_total",
+            expected=f"the {count} tokens of the prompt",
+            found=entry.max_total,
+            mend="leave no room for output",
         )
     # One look at each: seen without a sign, a negative id is larger than any vocabulary.
     if entry.tokens.view(np.uint32).max() >= info.vocab_size:

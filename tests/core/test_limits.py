@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from framework.contracts.messages import EngineInput
 from framework.contracts.participant import External, SchedulerParticipant
+from framework.contracts.sampling import SamplingParams
 from framework.contracts.scheduling_policy import RequestArrays
 from framework.core.policies import Priority, PriorityOptions
 from framework.errors import ConfigError, InputError, OverloadedError
@@ -452,3 +456,19 @@ def test_a_value_that_the_core_cannot_hold_is_refused_at_the_door(engine, bad):
     assert error.value.parameter == next(iter(bad))
     one.add("next", [1], 3, deadline=5.0)
     assert one.run()["next"].reason == "length"
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 0.5, None])
+def test_a_seed_that_has_no_place_in_64_bits_is_refused_at_the_door(engine, seed):
+    one = engine()
+    entry = EngineInput(
+        request_id="bad",
+        tokens=np.array([1], np.int32),
+        sampling=SamplingParams(),
+        seed=seed,
+        max_total=4,
+    )
+    with pytest.raises(InputError, match="seed") as error:
+        one.core.add(entry)
+    assert error.value.parameter == "seed"
+    one.core.add(replace(entry, seed=2**64 - 1))

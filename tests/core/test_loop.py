@@ -321,13 +321,16 @@ def test_equal_priorities_are_served_in_order_of_arrival(engine):
     assert ends == ["c", "a", "b"]
 
 
-def test_scoring_a_prompt_gives_its_log_probabilities_and_no_token(engine):
+@pytest.mark.parametrize("budget", [3, 100])
+def test_scoring_a_prompt_gives_its_log_probabilities_and_no_token(engine, budget):
+    """Its last token is not computed: nothing would come of it."""
     for length in (1, 2, 5, 9):
-        one = engine(max_num_batched_tokens=3)
+        one = engine(max_num_batched_tokens=budget)
         one.add("a", list(range(length)), max_tokens=0, prompt_logprobs=0)
         answer = one.run()["a"]
         assert (answer.tokens, answer.reason) == ([], "length")
         assert answer.prompt_logprobs == {p: -p for p in range(1, length)}
+        assert sum(plan.num_tokens for plan in one.runner.plans) == max(length - 1, 1)
 
 
 @pytest.mark.parametrize("depth", [1, 2])

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from framework.contracts.kv_cache_spec import EncoderOnlySpec
+from framework.contracts.messages import EngineInput
 from framework.contracts.pooling import PoolingParams
+from framework.contracts.sampling import SamplingParams
 from framework.errors import ConfigError, EngineDeadError, InputError
 from framework.testing.harness import Harness
 from framework.testing.scripts import expected_tokens, pooled
@@ -68,6 +70,24 @@ def test_a_runner_that_declares_no_pooling_gets_none():
     with pytest.raises(InputError, match="does not serve") as caught:
         one.add("a", [1], pooling=POOL)
     assert caught.value.parameter == "pooling"
+
+
+def test_one_that_is_pooled_has_no_room_for_output():
+    """Its last row would be sampled and pooled, which ends the engine."""
+    one = Harness(runner={"embedding_size": 4})
+    entry = EngineInput(
+        request_id="a",
+        tokens=np.arange(3, dtype=np.int32),
+        sampling=SamplingParams(),
+        seed=0,
+        max_total=4,
+        pooling=POOL,
+    )
+    with pytest.raises(InputError, match="not continued") as caught:
+        one.core.add(entry)
+    assert caught.value.parameter == "max_total"
+    one.add("b", [0, 1, 2], pooling=POOL)
+    assert one.run()["b"].pooled == vector([0, 1, 2])
 
 
 def test_a_pooled_prompt_is_computed_whole_though_the_cache_has_it():
