@@ -231,6 +231,22 @@ def test_when_to_ask_again_is_estimated_from_how_often_a_place_became_free(engin
     assert refusal() == 60.0
 
 
+def test_one_that_only_goes_on_makes_no_place_free(engine):
+    """It was sent back to the line, into which nobody may come for it."""
+    clock = Clock()
+    one = engine(clock=clock, max_num_seqs=1, max_queued_requests=1)
+    one.add("a", [1], 30)
+    for _ in range(5):
+        one.step()
+        clock.now += 4
+        one.core.weights_changed()
+    one.step()
+    one.add("b", [1])
+    with pytest.raises(OverloadedError) as error:
+        one.add("c", [1])
+    assert error.value.retry_after == 1.0  # nothing is known yet
+
+
 def test_a_place_that_becomes_free_at_once_is_asked_for_soon(engine):
     clock = Clock()
     one = engine(clock=clock, max_num_seqs=1, max_queued_requests=2)
@@ -260,6 +276,22 @@ def test_a_request_that_waits_too_long_in_the_queue_ends_with_an_error(engine):
     assert answers["waits"].reason == "error"
     assert "5.0 s" in answers["waits"].error
     assert answers["waits"].timed_out
+
+
+@pytest.mark.parametrize(
+    ("deadline", "reason"), [(5.0, "waited longer than 3.0 s"), (2.0, "the deadline passed")]
+)
+def test_of_two_limits_that_have_passed_the_earlier_one_is_told(engine, deadline, reason):
+    clock = Clock()
+    one = engine(clock=clock, max_num_seqs=1, queue_timeout=3.0)
+    one.add("runs", [1], 9)
+    one.step()
+    one.add("waits", [1], 9, deadline=deadline)
+    one.step()
+    clock.now += 10
+    answer = one.run()["waits"]
+    assert (answer.reason, answer.timed_out) == ("error", True)
+    assert reason in answer.error
 
 
 def test_the_queue_limit_does_not_end_a_preempted_request(engine):
