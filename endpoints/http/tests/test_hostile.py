@@ -116,6 +116,30 @@ def test_a_request_that_breaks_off_does_no_harm(server, http, cut):
     assert http.post("/v1/completions", json={"prompt": "a"}).status_code == 200
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "message"),
+    [
+        ("POST", "/v1/images/generations", 404, "there is no POST /v1/images/generations; "),
+        ("GET", "/v1/completions", 405, "there is no GET /v1/completions; that path takes POST"),
+        ("GET", "/v1/messages", 405, "there is no GET /v1/messages; that path takes POST"),
+    ],
+)
+def test_a_route_that_is_not_there_is_named_to_clients_of_both_apis(
+    http, method, path, status, message
+):
+    response = http.request(method, path)
+    body = response.json()
+    assert response.status_code == status
+    assert body["type"] == "error"
+    assert body["error"]["message"].startswith(message)
+    assert body["error"]["code"] == status
+
+
+def test_an_unknown_field_is_told_in_our_own_words(http):
+    message = http.post("/v1/completions", json={"prompt": "a", "temprature": 1}).json()
+    assert message["error"]["message"].startswith("body: unknown field 'temprature' (did you mean")
+
+
 def test_requests_in_one_piece_are_answered_in_order(server):
     texts = ["first", "second", "third"]
     keep = [

@@ -89,9 +89,14 @@ def _place(loc: Sequence[str | int]) -> list[str]:
     return [] if inner and isinstance(inner[0], int) else [str(part) for part in inner]
 
 
+def _words(message: str) -> str:
+    """What a check of our own said, without pydantic's name for it."""
+    return message.removeprefix("Value error, ")
+
+
 def describe_invalid(error: RequestValidationError) -> dict[str, Any]:
     """Body for a request that its model refuses; the status is 400."""
-    faults = [(_place(fault["loc"]), fault["msg"]) for fault in error.errors()[:5]]
+    faults = [(_place(fault["loc"]), _words(fault["msg"])) for fault in error.errors()[:5]]
     lines = "; ".join(f"{'.'.join(place) or 'body'}: {text}" for place, text in faults)
     param = faults[0][0][0] if faults and faults[0][0] else None
     return error_body(lines, _KINDS[400], param, 400)
@@ -111,5 +116,17 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         kind = _KINDS.get(error.status_code, "invalid_request_error")
-        body = error_body(str(error.detail), kind, None, error.status_code)
+        body = refusal(_detail(request, error), kind, error.status_code)
         return JSONResponse(body, error.status_code, error.headers)
+
+
+def _detail(request: Request, error: HTTPException) -> str:
+    """What a router leaves unsaid: which route was asked for, and how it may be."""
+    asked = f"{request.method:.20} {request.url.path:.200}"
+    match error.status_code, error.detail:
+        case 404, "Not Found":
+            return f"there is no {asked}; /openapi.json has what there is"
+        case 405, "Method Not Allowed":
+            known = (error.headers or {}).get("Allow", "another method")
+            return f"there is no {asked}; that path takes {known}"
+    return str(error.detail)
