@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from framework.contracts.participant import External, SchedulerParticipant
 from framework.errors import InputError, OverloadedError, PluginError, UnsupportedError
 from framework.testing.scripts import expected_tokens
 
@@ -76,6 +77,42 @@ def test_the_id_of_one_whose_end_is_still_to_be_told_is_in_use(engine):
     assert one.run()["a"].tokens == expected_tokens([1, 2], 2)
     one.add("a", [5, 5, 5], 3)
     assert one.run()["a"].tokens == expected_tokens([5, 5, 5], 3)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_one_whose_pages_were_on_their_way_asks_for_them_again(engine, depth):
+    """They would arrive in a cache that is no longer there."""
+
+    class Later(SchedulerParticipant):
+        asked = 0
+        there = False
+
+        def external_prefix(self, request, local_hit):
+            self.asked += 1
+            return External(8, self.arrived)
+
+        def arrived(self):
+            if not self.there:
+                return None
+            one.runner.fill("a", 0, 8)
+            return 8
+
+    later = Later()
+    one = engine(participants={"later": later}, loop_depth=depth)
+    one.add("a", [1] * 12, 5, extras={"later": b""})
+    one.step()
+    assert (one.core.stats.loading, later.asked) == (1, 1)
+    one.core.sleep()
+    one.core.check_integrity()
+    stats = one.core.stats
+    assert (stats.loading, stats.waiting, stats.pages_used) == (0, 1, 0)
+    one.core.wake_up()
+    for _ in range(3):
+        one.step()
+    assert one.runner.holds("a")
+    later.there = True
+    assert one.run()["a"].tokens == expected_tokens([1] * 12, 5)
+    assert later.asked == 2
 
 
 def test_no_prefix_from_before_is_hit(engine):
