@@ -154,7 +154,10 @@ class AsyncEngine(Administered):
         """A conversation as a prompt; as `LLM.render_chat`.  Raises InputError."""
         self._alive()
         request = {"messages": messages, **options}
-        reading = await self._front_end.read(CHAT, request, SamplingParams(), limited=limited)
+        apart = options.get("chat_template") is not None
+        reading = await self._front_end.read(
+            CHAT, request, SamplingParams(), limited=limited, apart=apart
+        )
         return reading.prompts[0].as_mapping()
 
     async def ask(

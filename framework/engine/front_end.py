@@ -59,7 +59,8 @@ class FrontEnd:
 
     provenance: where each value of the configuration comes from.  notes: start-up lines.
     tokenizer: for the event loop, which turns ids into text.  The threads have their own:
-    tokenizers keep state while they work.
+    tokenizers keep state while they work.  One more thread, which starts when it is needed, is for
+    templates of clients: they may take long, and nobody else shall wait for them.
     """
 
     config: EngineConfig
@@ -81,15 +82,16 @@ class FrontEnd:
     _own: threading.local = field(default_factory=threading.local)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _threads: ThreadPoolExecutor = field(init=False)
+    _apart: ThreadPoolExecutor = field(init=False)
 
     def __post_init__(self) -> None:
-        self._threads = ThreadPoolExecutor(
-            self.config.execution.tokenizer_threads,
-            thread_name_prefix="framework-tokenizer",
-            initializer=self._load_own,
-        )
+        self._threads = self._pool(self.config.execution.tokenizer_threads, "framework-tokenizer")
+        self._apart = self._pool(1, "framework-templates")
         # Loads while the core loads its weights.
         self._threads.submit(lambda: None)
+
+    def _pool(self, size: int, name: str) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(size, thread_name_prefix=name, initializer=self._load_own)
 
     def _load_own(self) -> None:
         self._own.tokenizer = load_tokenizer(self.registry, self.config.model, self.model)
@@ -143,11 +145,19 @@ class FrontEnd:
         return find_processor(self.io_processors, name).task
 
     async def read(
-        self, name: str, request: object, params: Params, *, limited: bool | None = None
+        self,
+        name: str,
+        request: object,
+        params: Params,
+        *,
+        limited: bool | None = None,
+        apart: bool = False,
     ) -> Reading:
-        """See RequestReader.read; runs in one of the threads."""
-        return await self._run(
-            lambda: self._inputs().reader.read(name, request, params, limited=limited)
+        """See RequestReader.read; runs in one of the threads.  apart: in the one for what may
+        take long."""
+        return await asyncio.get_running_loop().run_in_executor(
+            self._apart if apart else self._threads,
+            lambda: self._inputs().reader.read(name, request, params, limited=limited),
         )
 
     async def answer(
@@ -193,7 +203,8 @@ class FrontEnd:
 
     def close(self) -> None:
         """End the threads; may be called twice."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for pool in (self._threads, self._apart):
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _chosen(registry: PluginRegistry, kind: str, name: str | None) -> Contract | None:

@@ -181,3 +181,36 @@ def test_a_server_reads_in_threads_that_share_no_tokenizer_and_not_on_the_loop()
     assert len({thread for thread, _ in Threads.seen}) == 2
     assert len({tokenizer for _, tokenizer in Threads.seen}) == 2
     assert threading.get_ident() not in {thread for thread, _ in Threads.seen}
+
+
+def test_nobody_waits_for_a_template_that_came_with_a_request(monkeypatch):
+    """A template of a client is a program, and may take long."""
+    begun, may_end, render = threading.Event(), threading.Event(), ByteTokenizer.render_chat
+
+    def slow(self, messages, **more):
+        if more.get("chat_template"):
+            begun.set()
+            may_end.wait(120)
+        return render(self, messages, **more)
+
+    monkeypatch.setattr(ByteTokenizer, "render_chat", slow)
+
+    async def main():
+        async with AsyncEngine(MODEL, in_process=True, **options()) as engine:
+            late = [
+                asyncio.create_task(engine.render_chat(MESSAGES, chat_template="mine"))
+                for _ in range(3)
+            ]
+            try:
+                await asyncio.to_thread(begun.wait, 60)
+                async with asyncio.timeout(60):
+                    await engine.render_chat(MESSAGES)
+                    [*_, last] = [output async for output in engine.generate("abc", GREEDY)]
+                assert not any(task.done() for task in late)
+            finally:
+                may_end.set()
+            return last, await asyncio.gather(*late)
+
+    last, prompts = asyncio.run(main())
+    assert last.finished
+    assert len(prompts) == 3
