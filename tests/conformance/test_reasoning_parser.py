@@ -179,6 +179,43 @@ class WantsBoth(Plain):
     made = Whole
 
 
+class Half:
+    """Reads why%%because, and holds back what may be half a mark."""
+
+    def __init__(self):
+        self.held, self.ended = "", False
+
+    def push(self, text):
+        if self.ended:
+            return Split(content=text)
+        reasoning, mark, content = (self.held + text).partition("%%")
+        self.ended = bool(mark)
+        self.held = "%" if not mark and reasoning.endswith("%") else ""
+        return Split(reasoning.removesuffix(self.held), content)
+
+    def finish(self):
+        return Split(self.held)
+
+
+class Forgets(Half):
+    def finish(self):
+        return Split()
+
+
+class Halves(First):
+    """A sound one, whose mark has two characters."""
+
+    example = "why%%because"
+    made = Half
+
+
+@breaks("REAS-016")
+class LosesHalves(Halves):
+    """Takes half a mark at the end of an output for a whole one."""
+
+    made = Forgets
+
+
 class Printable(Marked):
     def push(self, text):
         assert "\x00" not in text
@@ -294,7 +331,7 @@ def test_every_clause_has_a_mutant_and_every_capability_both_sides():
     assert unpaired(ReasoningParserSuite) == set()
 
 
-@pytest.mark.parametrize("plugin", [Plain, First])
+@pytest.mark.parametrize("plugin", [Plain, First, Halves])
 def test_a_sound_parser_conforms(plugin):
     report = check(plugin, suite=timed(ReasoningParserSuite), layers=IN_PROCESS)
     assert not report.failures, report.text()
