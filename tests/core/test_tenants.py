@@ -97,6 +97,18 @@ def test_a_tenant_at_anothers_index_is_as_far_ahead_as_it_was(names):
     assert policy.keys(arrays(names, 0)) == [100.0]
 
 
+def test_a_tenant_at_the_index_of_one_that_was_busy_has_no_credit():
+    """It starts at the system's virtual time, as any that comes: 50, when the last step began."""
+    policy, names = FairQueueing(), ["a", "b"]
+    both = take(arrays(names, 0), [0, 0])
+    both.tenant[1] = 1
+    for _ in range(6):
+        policy.keys(both)
+        policy.served(both, np.array([10, 10]))
+    names[0] = "new"
+    assert policy.keys(both).tolist() == [50.0, 60.0]
+
+
 def test_debts_are_bounded_and_the_largest_stay(monkeypatch):
     monkeypatch.setattr(fair_queueing, "MOST_DEBTS", 10)
     policy = FairQueueing()
