@@ -142,11 +142,14 @@ def _aliases(field: FieldInfo) -> list[str]:
 
 
 def _keys(model: type[BaseModel]) -> set[str]:
+    """What pydantic takes; what it does not it would pass over in silence."""
+    config = model.model_config
+    by_name = config.get("populate_by_name") or config.get("validate_by_name")
+    by_alias = config.get("validate_by_alias") is not False
     keys: set[str] = set()
     for name, field in model.model_fields.items():
-        keys.update(_aliases(field))
-        if (field.validation_alias or field.alias) is None or model.model_config.get(
-            "populate_by_name"
-        ):
+        if by_alias:
+            keys.update(_aliases(field))
+        if by_name or (field.validation_alias or field.alias) is None:
             keys.add(name)
     return keys

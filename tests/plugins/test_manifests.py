@@ -36,6 +36,13 @@ def test_defaults():
     assert row.knows_until(find_kind("attention_backend")) == (1, 0)
 
 
+@pytest.mark.parametrize("contract", [">=1.0,>=1.2,<2", ">=1.2,>1.0", "==1.2,>=1.0"])
+def test_of_several_lower_ends_the_highest_counts(contract):
+    row = facts(HEAD + ROW.replace(">=1.0,<2", contract))
+    assert row.contract == contract
+    assert row.knows_until(find_kind("attention_backend")) == (1, 2)
+
+
 @pytest.mark.parametrize(
     ("contract", "version", "expected"),
     [

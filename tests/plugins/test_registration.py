@@ -125,6 +125,40 @@ def test_wrong_options_are_an_error_without_values(house, given, message):
     assert "hush" not in str(caught.value)
 
 
+ALIASED = """
+from pydantic import BaseModel, ConfigDict, Field
+from thing_contract import Extra
+class E(Extra):
+    class Options(BaseModel):
+        model_config = ConfigDict({config})
+        limit: int = Field(0, alias="most")
+    def __init__(self, options):
+        self.limit = options.limit
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "taken"),
+    [
+        ("", {"most"}),
+        ("populate_by_name=True", {"most", "limit"}),
+        ("validate_by_name=True", {"most", "limit"}),
+        ("validate_by_name=True, validate_by_alias=False", {"limit"}),
+    ],
+)
+def test_an_option_goes_by_the_names_that_pydantic_takes(house, config, taken):
+    """One that it does not take would be passed over in silence."""
+    house.add("d", {"extras e": "E"}, ALIASED.format(config=config))
+    for key in ("most", "limit"):
+        env, options = {"FRAMEWORK_PLUGINS": "e"}, {"extra": {"e": {key: 3}}}
+        registry = house.registry(env, options=options)
+        if key in taken:
+            assert registry.create("extra", "e").limit == 3
+        else:
+            with pytest.raises(PluginError, match=f"has no option '{key}'"):
+                registry.create("extra", "e")
+
+
 class Inner(BaseModel):
     key: SecretBytes | None = None
 

@@ -85,3 +85,19 @@ def test_it_is_the_same_after_any_way_to_another_process(house):
     for codec in (msgspec.msgpack, msgspec.json):
         again = codec.decode(codec.encode(mine), type=ResolvedSet)
         assert (again, again.fingerprint) == (mine, mine.fingerprint)
+
+
+@pytest.mark.parametrize("edited", ["a", "b"])
+def test_all_modules_of_a_distribution_count_for_all_its_plugins(house, tmp_path, edited):
+    """Without a RECORD they are found by its entry points, each of which may name another."""
+    package = house.add("d", "[framework.things]\na = PKG:T\nb = PKG_b:T\n")
+    (site,) = (path.parent for path in tmp_path.glob(f"*/{package}"))
+    files = {"a": site / package / "__init__.py", "b": site / f"{package}_b.py"}
+    files["b"].write_text("")
+    mine = resolve_plugins(house.registry())
+    files[edited].write_text("# edited\n")
+    found = mine.compare(resolve_plugins(house.registry()))
+    assert [(row.key, row.field) for row in found] == [
+        ("thing:a@d", "files"),
+        ("thing:b@d", "files"),
+    ]
