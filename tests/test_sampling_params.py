@@ -34,7 +34,7 @@ WRONG: dict[str, list[object]] = {
     "min_p": [-0.1, 1.1, None, *NO_NUMBER],
     "presence_penalty": [-2.1, 2.1, None, *NO_NUMBER],
     "frequency_penalty": [-2.1, 2.1, None, *NO_NUMBER],
-    "repetition_penalty": [0, 0.0, 1e-31, 1e31, -1.0, None, *NO_NUMBER],
+    "repetition_penalty": [0, 0.0, -1.0, None, *NO_NUMBER],
     "seed": [2**63, -(2**63) - 1, 1.0, *NO_NUMBER],
     "stop": [
         *["", [""], ["a", ""], [1], [None], 1, True, {"a": 1}, {"a"}, b"a", "\ud800", [b"a"]],
@@ -76,7 +76,7 @@ RIGHT: dict[str, list[object]] = {
     "min_p": [0, 0.0, 1, 1.0],
     "presence_penalty": [-2, 2.0, 0],
     "frequency_penalty": [-2, 2.0, 0],
-    "repetition_penalty": [1e-30, 1, 10**30],
+    "repetition_penalty": [1e-300, 1, 10**300],
     "seed": [None, 0, -(2**63), 2**63 - 1],
     "stop": [None, "a", [], ["a", "é\n\0"], ("a",), "a" * 16_384],
     "stop_token_ids": [None, [], [0, 5], (1, 2)],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import reprlib
+import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any, Literal
@@ -53,7 +54,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=Tr
     temperature: finite, [0, 2]; below 1e-5 is greedy.
     top_p (0, 1]; top_k 0 or -1 off, else >= 1; min_p [0, 1], relative to the most probable.
     presence_penalty, frequency_penalty [-2, 2]: count output tokens only.
-    repetition_penalty > 0 ([1e-30, 1e30]): counts prompt and output.
+    repetition_penalty > 0, finite: counts prompt and output.
     seed: int64 or None; a seeded request gives the same tokens whatever its batch mates.
     stop: strings that end the output (cut unless include_stop_str_in_output), MAX_TEXT
         characters in all; needs detokenize.
@@ -202,8 +203,7 @@ def _check_numbers(p: SamplingParams) -> None:
     _number(p, "min_p", "a number in [0, 1]", 0.0, 1.0)
     for name in ("presence_penalty", "frequency_penalty"):
         _number(p, name, "a number in [-2, 2]", -2.0, 2.0)
-    # Logits that are multiplied or divided by it must stay finite in float32.
-    _number(p, "repetition_penalty", "a number in [1e-30, 1e30]", 1e-30, 1e30)
+    _number(p, "repetition_penalty", "a finite number > 0", 5e-324, sys.float_info.max)
     _integer(p, "top_k", "0 or -1 (off), or an integer >= 1", -1, _INT32 - 1)
     _integer(p, "n", f"an integer in [1, {MAX_N}]", 1, MAX_N)
     if p.seed is not None:

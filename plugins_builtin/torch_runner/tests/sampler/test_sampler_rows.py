@@ -33,7 +33,7 @@ KINDS = [
     SamplingParams(temperature=0.3, top_p=1e-9),
     SamplingParams(top_k=1),
     SamplingParams(top_p=0.99999, repetition_penalty=0.7),
-    SamplingParams(temperature=0, repetition_penalty=1e-30, presence_penalty=2),
+    SamplingParams(temperature=0, repetition_penalty=1e-300, presence_penalty=2),
 ]
 
 
