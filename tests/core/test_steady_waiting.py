@@ -198,3 +198,21 @@ def test_who_waits_too_long_ends_in_the_same_step(engine):
     outputs = two.step()
     assert [outputs.request_ids[end.row] for end in outputs.finished] == ["waits"]
     two.run()
+
+
+@pytest.mark.parametrize("limit", ["max_num_active", "max_num_batched_tokens"])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_a_step_that_is_full_is_repeated_though_a_slot_is_free(engine, limit, depth):
+    """Whoever waits is not looked at in each step."""
+    one = engine(loop_depth=depth, max_num_seqs=4, **{limit: 2})
+    for name in "abc":
+        one.add(name, [ord(name)], 20)
+    for _ in range(6):
+        one.step()
+    steady = one.core._state.steady
+    assert steady is not None
+    for _ in range(5):
+        one.step()
+    assert one.core._state.steady is steady
+    assert (one.core.stats.running, one.core.stats.waiting) == (2, 1)
+    one.run()
