@@ -96,3 +96,36 @@ def test_what_an_encoder_left_is_claimed_once(engine):
         one.step()
         assert one.core.stats.running == together
         one.run()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_what_is_unpinned_is_its_readers_own_in_the_next_step(engine, depth):
+    """Also where steps equal the one before: who waited for it is looked at again."""
+    window = SlidingWindowSpec(**HEADS, window=30)
+    one = engine(
+        runner={
+            "layers": {"a": window},
+            "num_pages": 9,
+            "page_tokens": 8,
+            "max_model_len": 40,
+        },
+        max_num_batched_tokens=16,
+        whole_sequence_must_fit=True,
+        loop_depth=depth,
+    )
+    one.add("before", [1] * 17, 1)
+    one.run()
+    key, pinned = one.core.pin_prefix([1] * 16)
+    assert pinned == 16
+    one.add("reads", [1] * 17, 23)
+    one.add("waits", [2] * 9, 7)
+    for _ in range(4):
+        one.step()
+    state = one.core._state
+    assert (state.steady is not None, one.core.stats.waiting) == (True, 1)
+    assert one.core.unpin_prefix(key)
+    for _ in range(depth):
+        one.step()
+    assert one.core.stats.waiting == 0
+    one.run()
+    assert one.core.stats.preemptions == 0

@@ -437,3 +437,16 @@ def test_any_schedule_gives_every_request_its_own_tokens(
         whole = true.run()["x"].tokens
         assert answer.tokens == whole[: len(answer.tokens)]
         assert answer.reason in ("length", "abort")
+
+
+def test_what_is_known_of_a_prompt_is_not_asked_for_again(engine):
+    """Four positions of the prompt were reported when the request went back to the line."""
+    one = engine(max_num_batched_tokens=4)
+    one.add("a", list(range(12)), max_tokens=2, prompt_logprobs=0)
+    one.step()
+    assert sorted(one.answers["a"].prompt_logprobs) == [1, 2, 3, 4]
+    one.core.weights_changed()
+    one.run()
+    entered = [request.prompt_logprobs_from for p in one.runner.plans for request in p.admitted]
+    assert entered == [1, 5]
+    assert sorted(one.answers["a"].prompt_logprobs) == list(range(1, 12))

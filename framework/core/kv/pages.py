@@ -33,7 +33,8 @@ class PagePool:
         self.references[NULL_PAGE] = 1
         self.num_free = num_pages - 1
         self.evictions = 0
-        self.changes = 0  # rises whenever a page becomes free, taken or nameless, or `named`
+        # Rises whenever a page becomes free, taken or nameless, loses a reader, or is `named`.
+        self.changes = 0
         self.on_removed: Callable[[bytes], None] | None = None
         self._hash_of: list[bytes | None] = [None] * num_pages
         self._content: list[bytes] = [b""] * num_pages
@@ -83,6 +84,7 @@ class PagePool:
         for page in pages:
             self.references[page] -= 1
             if self.references[page] > 0:
+                self.changes += 1  # it may be its last reader's own now
                 continue
             if self.references[page] < 0:
                 raise IntegrityError("a page was given back twice", found=page)
