@@ -149,6 +149,8 @@ def test_a_second_signal_ends_at_once_and_leaves_no_child(serve):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 server.process.wait(0.5)
     wait_for(lambda: not alive(core))
+    server.kill()  # after which all of its lines are here
+    assert not [line for line in server.lines if "Traceback" in line]
 
 
 def status(http, path="/health"):

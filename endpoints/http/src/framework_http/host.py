@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from framework.contracts.front_end import FrontEnd, Mounted
@@ -44,16 +45,21 @@ class HttpHost(FrontEnd):
             log.warning("listening on %s", address(server, options))
         try:
             await waiter
+            server.should_exit = True
+            await asyncio.shield(serving)
         except asyncio.CancelledError:
-            _drop(server)
+            if stop.is_set():  # the engine ends next, and with it all that runs
+                server.force_exit = True
+            else:
+                _drop(server)
             raise
         finally:
             server.should_exit = True
-            try:
-                await serving
-            finally:
-                if server.started and options.uds is not None:
-                    options.uds.unlink(missing_ok=True)
+            while not serving.done():  # at once, by now: to be told again changes nothing
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([serving])
+            if server.started and options.uds is not None:
+                options.uds.unlink(missing_ok=True)
 
     @staticmethod
     def _config(app: FastAPI, options: HostOptions) -> uvicorn.Config:

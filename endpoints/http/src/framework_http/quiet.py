@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import uvicorn
+
+_PATIENCE = 1.0
+"""Seconds for the end of the application when everything has to end at once."""
 
 
 class QuietServer(uvicorn.Server):
@@ -16,3 +21,11 @@ class QuietServer(uvicorn.Server):
     def capture_signals(self) -> Generator[None, None, None]:
         """Leave the handlers as they are."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but the application hears of a forced end too: it would be cancelled
+        while it waits for its end, and log that as a fault."""
+        await super().shutdown(sockets)
+        if self.force_exit:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.lifespan.shutdown(), _PATIENCE)
