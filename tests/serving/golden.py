@@ -104,8 +104,14 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
     """Of an application whose model echoes, without a socket."""
     plugins = {**fake_plugins(), "executor:echo": f"{Failing.__module__}:Failing"}
     parsers = {"tool_parser": "hermes", "reasoning_parser": "qwen3"}
+    options = {"endpoint.chat.client_templates": True}
     async with AsyncEngine(
-        MODEL, in_process=True, plugins=plugins, executor="echo", **parsers
+        MODEL,
+        in_process=True,
+        plugins=plugins,
+        executor="echo",
+        plugin_options=options,
+        **parsers,
     ) as engine:
         app = build_app(engine, mount(engine.registry, {}), HostOptions())
         transport = httpx.ASGITransport(app=app)

@@ -125,6 +125,13 @@ def test_a_level_that_does_not_exist_is_a_400(operator, level):
     assert operator.get("/is_sleeping").json() == {"is_sleeping": False}
 
 
+def test_a_slip_in_the_query_puts_nothing_to_sleep(operator):
+    response = operator.post("/sleep", params={"lvl": 2})
+    assert response.status_code == 400
+    assert "lvl" in response.json()["error"]["message"]
+    assert operator.get("/is_sleeping").json() == {"is_sleeping": False}
+
+
 def test_server_info_shows_settings_and_no_secret(operator):
     response = operator.get("/server_info")
     found = response.json()

@@ -102,6 +102,14 @@ def test_a_conversation_can_be_cut_to_its_end(http):
     assert found["usage"]["prompt_tokens"] == 8
 
 
+def test_a_template_of_the_clients_is_run_only_where_the_operator_allows_it(http):
+    """A golden stream shows it where it is allowed."""
+    found = chat(http, chat_template="{% for i in range(99999) %}x{% endfor %}")
+    assert found.status_code == 400
+    assert found.json()["error"]["param"] == "chat_template"
+    assert "client_templates=true" in found.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_is_a_400(http, case):
     response = http.post("/v1/chat/completions", json=BAD[case])

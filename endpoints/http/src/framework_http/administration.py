@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import fastapi
 from fastapi import Depends, HTTPException, Query, Request
@@ -31,6 +31,14 @@ class AdministrationOptions(BaseModel):
         description="The key that they ask for, as `Authorization: Bearer KEY`; needed with "
         "enabled. Keys of clients do not open them.",
     )
+
+
+class SleepQuery(BaseModel):
+    """Of POST /sleep.  A slip in a name must not put the engine to another kind of sleep."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    level: int = Field(default=1, ge=1, le=2)
 
 
 class Administration(Endpoint):
@@ -95,8 +103,8 @@ class _Guard:
 
 def _add_sleep(router: fastapi.APIRouter, service: Service) -> None:
     @router.post("/sleep")
-    async def sleep(level: int = Query(default=1, ge=1, le=2)) -> dict[str, bool]:
-        await service.administration.sleep(level)
+    async def sleep(asked: Annotated[SleepQuery, Query()]) -> dict[str, bool]:
+        await service.administration.sleep(asked.level)
         return {"is_sleeping": True}
 
     @router.post("/wake_up")

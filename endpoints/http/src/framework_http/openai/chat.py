@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import fastapi
 from fastapi import Request
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
@@ -90,17 +90,41 @@ class ChatFields(Fields):
         }
 
 
+class ChatOptions(BaseModel):
+    """Options of `endpoint:chat`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    client_templates: bool = Field(
+        default=False,
+        description="Whether a request may bring a chat_template of its own: a program, which is "
+        "run with limits, and takes processor time from others.",
+    )
+
+
 class Chat(Endpoint):
     """POST /v1/chat/completions."""
 
+    Options: ClassVar[type[BaseModel] | None] = ChatOptions
+
     def routes(self, service: Service) -> fastapi.APIRouter:
         """See Endpoint."""
+        allowed = (cast("ChatOptions | None", self.options) or ChatOptions()).client_templates
         router = fastapi.APIRouter(prefix="/v1/chat")
 
         @router.post("/completions")
         async def chat(fields: ChatFields, request: Request) -> Response:
             model = check_model(service, fields.model)
             _refuse(fields, service)
+            if fields.chat_template is not None and not allowed:
+                raise InputError(
+                    "this server takes no chat_template from its clients",
+                    parameter="chat_template",
+                    expected="none",
+                    found=f"{len(fields.chat_template)} characters",
+                    mend="leave it out; an operator allows it with "
+                    "--plugin-option endpoint.chat.client_templates=true",
+                )
             sampling = _sampling(fields, service)
             options = options_of(fields, request)
             prompt = await service.render_chat(fields.messages, **fields.rendering())
