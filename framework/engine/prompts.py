@@ -12,9 +12,10 @@ from framework.plugins.near import did_you_mean
 from framework.shown import is_whole, shown
 
 Prompt = str | Sequence[int] | Mapping[str, Any]
-"""Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt`."""
+"""Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt` and
+`add_special_tokens` (of a text; true where it is not given)."""
 
-_KNOWN = ("prompt", "prompt_token_ids", "cache_salt")
+_KNOWN = ("prompt", "prompt_token_ids", "cache_salt", "add_special_tokens")
 _UNSUPPORTED = {
     "prompt_embeds": "prompts as embeddings need a model runner that takes them",
     "multi_modal_data": "images, sound and video need a media processor, and none is installed",
@@ -25,11 +26,13 @@ _FORMS = "a string, a list of token ids, or a mapping with 'prompt' or 'prompt_t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPrompt:
-    """Of text and ids at least one is given; ids win, the text is then only shown."""
+    """Of text and ids at least one is given; ids win, the text is then only shown.
+    special: the text gets the tokens that frame a prompt, as the tokenizer knows them."""
 
     text: str | None = None
     ids: list[int] | None = None
     salt: str | None = None
+    special: bool = True
 
 
 def split_prompts(prompts: object) -> list[Any]:
@@ -98,17 +101,20 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
                 expected=f"some of {', '.join(_KNOWN)}",
                 found=repr(key),
             )
-    text, ids, salt = (prompt.get(key) for key in _KNOWN)
+    text, ids, salt, special = (prompt.get(key) for key in _KNOWN)
     if text is None and ids is None:
         raise _bad("prompt", "a mapping with 'prompt' or 'prompt_token_ids'", sorted(prompt))
     if text is not None and not isinstance(text, str):
         raise _bad("prompt['prompt']", "a string", text)
     if salt is not None and (not isinstance(salt, str) or not salt or not is_whole(salt)):
         raise _bad("cache_salt", "a string that is not empty, without lone surrogates", salt)
+    if special is not None and not isinstance(special, bool):
+        raise _bad("add_special_tokens", "True or False", special)
     return ParsedPrompt(
         text=None if text is None else _text(text),
         ids=None if ids is None else token_ids(ids, "prompt_token_ids"),
         salt=salt,
+        special=special is not False,
     )
 
 

@@ -24,7 +24,7 @@ class TextProcessor(IOProcessor):
             text = parsed.text or ""
             if place.limit is not None:
                 place.limit.check(text)
-            ids = place.tokenizer.encode(text)
+            ids = place.tokenizer.encode(text, add_special_tokens=parsed.special)
         ids = last_tokens(ids, place.params)
         return Reading(prompts=(EnginePrompt(ids=ids, text=parsed.text, salt=parsed.salt),))
 

@@ -186,6 +186,19 @@ def test_bad_words_are_tokenized_without_the_frame_of_a_prompt(harness):
     assert set(prepared.inputs[0].bad_words) == {(ord("b"),), (ord(" "), ord("b"))}
 
 
+@pytest.mark.parametrize(("special", "frame"), [(None, [EOS]), (True, [EOS]), (False, [])])
+def test_a_text_may_come_without_the_frame_of_a_prompt(harness, special, frame):
+    class Framing(ByteTokenizer):
+        def encode(self, text, *, add_special_tokens=True):
+            return [*([EOS] if add_special_tokens else ()), *super().encode(text)]
+
+    inputs = harness(tokenizer=Framing()).inputs
+    asked = {"prompt": "a", "add_special_tokens": special}
+    assert inputs.process(asked, SamplingParams()).prompt_token_ids == [*frame, ord("a")]
+    with pytest.raises(InputError, match="add_special_tokens"):
+        inputs.process({"prompt": "a", "add_special_tokens": "no"}, SamplingParams())
+
+
 @pytest.mark.parametrize(
     "asked",
     [{"stop_token_ids": [260]}, {"allowed_token_ids": [10**9]}, {"logit_bias": {260: 1.0}}],

@@ -95,6 +95,12 @@ def test_several_prompts_in_one_stream_keep_their_indices(http):
     assert texts == {0: "aa", 1: "aa", 2: "bbb", 3: "bbb"}
 
 
+def test_plain_text_is_a_format_and_special_tokens_may_stay_away(http):
+    more = {"response_format": {"type": "text"}, "add_special_tokens": False}
+    assert complete(http, prompt="hey", **more).json()["choices"][0]["text"] == "hey"
+    assert complete(http, prompt=[104, 105], **more).json()["choices"][0]["text"] == "hi"
+
+
 BAD = {
     "no body": (None, "body"),
     "a list": ([1, 2], "body"),
@@ -115,6 +121,9 @@ BAD = {
     "a typo": ({"prompt": "a", "temprature": 1}, "temperature"),
     "stream_options alone": ({"prompt": "a", "stream_options": {}}, "stream"),
     "suffix": ({"prompt": "a", "suffix": "b"}, "suffix"),
+    "embeds": ({"prompt": "a", "prompt_embeds": "AAAA"}, "prompt_embeds"),
+    "a format": ({"prompt": "a", "response_format": {"type": "json_object"}}, "response_format"),
+    "special": ({"prompt": "a", "add_special_tokens": "perhaps"}, "add_special_tokens"),
     "no JSON": ("{", "body"),
 }
 

@@ -63,7 +63,7 @@ def _routes(mounted: Mounted, router: APIRouter) -> list[Route]:
     """The routes of an endpoint; what is no plain route answers every method."""
     found = []
     for route in router.routes:
-        methods = sorted(route.methods) if isinstance(route, APIRoute) else [ANY]
+        methods = sorted(route.methods or ()) if isinstance(route, APIRoute) else [ANY]
         path = mounted.prefix + getattr(route, "path", "")
         found += [Route(mounted.key, method, path) for method in methods]
     return found

@@ -17,6 +17,7 @@ from framework_http.anthropic.answer import Answer, Item
 from framework_http.anthropic.conversation import messages_of
 from framework_http.anthropic.faults import AnthropicRoute, fault_item
 from framework_http.anthropic.fields import CountFields, MessageFields
+from framework_http.leaving import unless_gone
 from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
 from framework_http.openai.models import check_model
@@ -46,7 +47,7 @@ class Messages(Endpoint):
             events = _events(parts, answer)
             if fields.streams:
                 return await sse.stream(events, request, FORM)
-            return ask.answer(await ask.unless_gone(request, _whole(events, answer)))
+            return ask.answer(await unless_gone(request, _whole(events, answer)))
 
         @router.post("/count_tokens")
         async def count(fields: CountFields) -> dict[str, int]:

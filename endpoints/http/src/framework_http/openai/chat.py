@@ -15,7 +15,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
+from framework_http.openai.fields import Fields, check_format, options_of, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
@@ -158,9 +158,7 @@ def _sampling(fields: ChatFields, service: Service) -> SamplingParams:
 
 
 def _refuse(fields: ChatFields, service: Service) -> None:
-    kind = (fields.response_format or {}).get("type", "text")
-    if kind != "text":
-        raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
+    check_format(fields.response_format)
     check_functions(fields.tools or ())
     choice = "auto" if fields.tool_choice is None else fields.tool_choice
     check_tools(service, fields.callable_tools, free=choice in ("auto", "none"))

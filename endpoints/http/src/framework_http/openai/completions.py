@@ -14,7 +14,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
+from framework_http.openai.fields import Fields, check_format, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
 
@@ -36,6 +36,9 @@ class CompletionFields(Fields):
     logprobs: int | None = None
     suffix: str | None = None
     best_of: int | None = None
+    add_special_tokens: bool | None = None
+    response_format: dict[str, Any] | None = None
+    prompt_embeds: Any = None
 
     def prompts(self) -> list[object]:
         """One prompt or several.  Raises InputError for none and for too many."""
@@ -58,13 +61,13 @@ class CompletionFields(Fields):
                 expected=f"at most {MOST_OUTPUTS} outputs, prompts times n",
                 found=f"{len(several)} prompts with n={self.n}",
             )
-        return [self._salted(prompt) for prompt in several]
+        return [self._whole(prompt) for prompt in several]
 
-    def _salted(self, prompt: object) -> object:
-        if self.cache_salt is None:
-            return prompt
+    def _whole(self, prompt: object) -> object:
+        """With what the request says of all its prompts."""
         name = "prompt" if isinstance(prompt, str) else "prompt_token_ids"
-        return {name: prompt, "cache_salt": self.cache_salt}
+        more = {"cache_salt": self.cache_salt, "add_special_tokens": self.add_special_tokens}
+        return {name: prompt, **more}
 
 
 class Completions(Endpoint):
@@ -93,6 +96,9 @@ class Completions(Endpoint):
 def _refuse(fields: CompletionFields) -> None:
     if fields.suffix:
         raise refuse("suffix", "no model here fills in the middle")
+    if fields.prompt_embeds is not None:
+        raise refuse("prompt_embeds", "no model runner here takes prompts as embeddings")
+    check_format(fields.response_format)
     if fields.best_of not in (None, fields.n or 1):
         raise refuse("best_of", "all n outputs are given back")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from fastapi import Request
@@ -197,6 +198,13 @@ def _deadline(request: Request) -> float | None:
             expected="seconds from now",
             found=f"{text!r:.40}",
         ) from error
+
+
+def check_format(response_format: Mapping[str, Any] | None) -> None:
+    """Raises UnsupportedError for any but text."""
+    kind = (response_format or {}).get("type", "text")
+    if kind != "text":
+        raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
 
 
 def refuse(name: str, reason: str) -> UnsupportedError:

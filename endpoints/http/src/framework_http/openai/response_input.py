@@ -92,7 +92,7 @@ def text_of(content: object, where: str, kinds: Sequence[str] = tuple(_TEXT)) ->
         kind = part.get("type") if isinstance(part, Mapping) else type(part).__name__
         if kind not in kinds:
             raise _bad(f"{where}[{index}]", f"a part of type {' or '.join(kinds)}", repr(kind))
-        texts.append(_text_field(part, _TEXT.get(kind, "text"), f"{where}[{index}]"))
+        texts.append(_text_field(part, _TEXT.get(str(kind), "text"), f"{where}[{index}]"))
     return "\n".join(texts)
 
 

@@ -13,6 +13,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.contracts.sampling import OutputKind
 from framework.errors import FrameworkError
 from framework_http import sse
+from framework_http.leaving import unless_gone
 from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
 from framework_http.openai.models import check_model
@@ -44,7 +45,7 @@ class Responses(Endpoint):
             events = _events(service, parts, response)
             if fields.streams:
                 return await sse.stream(_told(events, response), request, FORM)
-            return ask.answer(await ask.unless_gone(request, _whole(events, response)))
+            return ask.answer(await unless_gone(request, _whole(events, response)))
 
         @router.get("/{response_id}")
         @router.delete("/{response_id}")
