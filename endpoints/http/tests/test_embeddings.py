@@ -56,6 +56,13 @@ def test_every_form_of_input_has_its_vectors_in_order(http, given, texts):
     assert found["usage"] == {"prompt_tokens": tokens, "total_tokens": tokens}
 
 
+def test_pooling_gives_the_same_vectors_in_its_own_form(http):
+    found = http.post("/pooling", json={"input": ["hello", "x"]}).json()
+    assert [one["object"] for one in found["data"]] == ["pooling", "pooling"]
+    assert [one["data"] for one in found["data"]] == [vector("hello"), vector("x")]
+    assert found["usage"]["prompt_tokens"] == 6
+
+
 def test_base64_is_float32_in_little_endian(http):
     [one] = embed(http, input="hello", encoding_format="base64").json()["data"]
     assert np.frombuffer(base64.b64decode(one["embedding"]), "<f4").tolist() == vector("hello")

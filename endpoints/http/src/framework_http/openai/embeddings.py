@@ -62,14 +62,23 @@ class EmbeddingFields(RequestFields):
 
 
 class Embeddings(Endpoint):
-    """POST /v1/embeddings."""
+    """POST /v1/embeddings, and POST /pooling with vLLM's form of the same answer."""
 
     def routes(self, service: Service) -> fastapi.APIRouter:
         """See Endpoint."""
-        router = fastapi.APIRouter(prefix="/v1")
+        router = fastapi.APIRouter()
 
-        @router.post("/embeddings")
+        @router.post("/v1/embeddings")
         async def embeddings(fields: EmbeddingFields, request: Request) -> Response:
+            return await respond("embedding", "embedding", fields, request)
+
+        @router.post("/pooling")
+        async def pooling(fields: EmbeddingFields, request: Request) -> Response:
+            return await respond("pooling", "data", fields, request)
+
+        async def respond(
+            kind: str, name: str, fields: EmbeddingFields, request: Request
+        ) -> Response:
             model = check_model(service, fields.model)
             work = service.ask(
                 PROCESSOR, fields.inputs(), fields.pooling(), options_of(fields, request)
@@ -84,18 +93,23 @@ class Embeddings(Endpoint):
             if found is None:
                 return answer(None)
             # Thousands of vectors take a while to be written.
-            return await asyncio.to_thread(_answer, found, model, fields.encoding_format)
+            return await asyncio.to_thread(
+                _answer, found, model, fields.encoding_format, kind, name
+            )
 
         return router
 
 
-def _answer(found: Sequence[EmbeddingOutput], model: str, encoding: str | None) -> Response:
+def _answer(
+    found: Sequence[EmbeddingOutput], model: str, encoding: str | None, kind: str, name: str
+) -> Response:
+    """kind: what each vector is called; name: of the field that holds it."""
     tokens = sum(len(one.prompt_token_ids) for one in found)
     return answer(
         {
             "object": "list",
             "data": [
-                {"object": "embedding", "index": index, "embedding": _written(one, encoding)}
+                {"object": kind, "index": index, name: _written(one, encoding)}
                 for index, one in enumerate(found)
             ],
             "model": model,
