@@ -41,15 +41,20 @@ class ContextLimit:
         size = len(text)
         if size > _USUAL * self._max_model_len and size > self.characters:
             least = size // self._longest_token
-            raise self.too_long(f"{size} characters, at least {least} tokens")
+            raise self.too_long(f"{size} characters, at least {least} tokens", output=None)
 
-    def too_long(self, found: str, *, output: bool = True) -> TooLongError:
-        """The error for a prompt of that size.  output: it was to be continued."""
-        what, part = ("prompt and one output token", "end") if output else ("a prompt", "beginning")
+    def too_long(self, found: str, *, output: bool | None = True) -> TooLongError:
+        """The error for a prompt of that size.  output: whether it was to be continued; None: that
+        is not known."""
+        what, part = {
+            True: ("prompt and one output token", "its end"),
+            False: ("a prompt", "its beginning"),
+            None: ("a prompt", "a part of it"),
+        }[output]
         return TooLongError(
             "the prompt is too long",
             parameter="prompt",
             expected=f"{what} within max_model_len={self._max_model_len}",
             found=found,
-            mend=f"shorten the prompt, or set truncate_prompt_tokens to keep only its {part}",
+            mend=f"shorten the prompt, or set truncate_prompt_tokens to keep only {part}",
         )

@@ -111,7 +111,7 @@ def test_what_stands_around_a_text_stays_when_it_is_cut(keep, ids):
         (None, "prompts"),
         ({"promt": "a"}, "did you mean"),
         ("a" * 33, "too long"),
-        ("a" * 100_000, "too long"),
+        ("a" * 100_000, "a prompt within max_model_len"),
         ([[1] * 33], "too long"),
         ("\ud800", "not valid Unicode"),
     ],
