@@ -107,6 +107,7 @@ class ParticipantHub:
             if isinstance(offer, Refuse):
                 return self._refusal(index, offer)
             if offer is not None and offer.arrived is not None:
+                self.held.clear(request.id)  # where it stays in line now, it lacks pages
                 return External(offer.tokens, self._arrival(index, offer.arrived, request))
             if offer is not None and offer.tokens > 0:
                 return offer

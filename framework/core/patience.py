@@ -83,21 +83,27 @@ class Patience:
         self._warn()
 
     def _end(self, now: float) -> None:
-        """End the requests that are held back; and those in line if pages are kept from them."""
-        state, timeout = self._state, self._timeout
-        long = [held for held in state.hub.held if now - held.since >= (timeout or 0)]
-        for held in long:
-            if held.request is not None and held.request.status is not Status.FINISHED:
-                state.end(held.request, "error", self._sentence(held, now))
-        for held in [held for held in long if held.request is None][:1]:
+        """End the requests that are held back.  If there are none, and pages are kept: those that
+        have been in line without them for so long."""
+        state, timeout = self._state, self._timeout or 0
+        long = [held for held in state.hub.held if now - held.since >= timeout]
+        requests = [(held, held.request) for held in long if held.request is not None]
+        for held, request in requests:
+            if request.status is not Status.FINISHED:
+                state.end(request, "error", self._sentence(held, now - held.since))
+        if requests:  # pages of theirs may be enough for the others
+            return
+        for held in long[:1]:
             for request in list(state.queue.in_line()):
-                state.end(request, "error", self._sentence(held, now))
+                waited = now - max(held.since, request.arrived_at, request.waits_since)
+                if waited >= timeout:
+                    state.end(request, "error", self._sentence(held, waited))
 
     @staticmethod
-    def _sentence(held: Held, now: float) -> str:
+    def _sentence(held: Held, seconds: float) -> str:
         return (
-            f"{held.by} has held the request back for {now - held.since:.0f} s while nothing "
-            f"else could run: {held.why}"
+            f"{held.by} has held the request back for {seconds:.0f} s while nothing else could "
+            f"run: {held.why}"
         )
 
     def _warn(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from framework.contracts.step import StepResult, Ticket
 from framework.errors import FrameworkError, PluginError
@@ -49,6 +50,24 @@ def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pag
         raise failure(runner, f"telling the result of step {plan.step_id}", error) from error
     if flaw is not None:
         raise _unfit(runner, plan, flaw)
+
+
+def check_given(
+    runner: ModelRunner, plan: StepPlan, result: StepResult, live: npt.NDArray[np.bool_]
+) -> None:
+    """Raises PluginError if a row without an error lacks the token that it wants, or one after
+    drafts that were accepted: its request would go on without that token, and never end.  live:
+    rows whose request is still there, and read no page that was lost."""
+    counts, least = np.diff(result.token_offsets), plan.wants_logits.astype(np.int64)
+    if len(result.accepted):
+        least = least + result.accepted
+    lacking = live & (counts < least)
+    if not lacking.any():
+        return
+    for row in np.flatnonzero(lacking).tolist():
+        if row not in result.errors:
+            flaw = f"{counts[row]} tokens in row {row}, where at least {least[row]} must be"
+            raise _unfit(runner, plan, flaw)
 
 
 def _unfit(runner: ModelRunner, plan: StepPlan, flaw: str) -> PluginError:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from framework.contracts.messages import EngineOutputs, Finished, Pooled, PromptPart
 from framework.core.kept import taken_logprobs, taken_tokens
-from framework.core.results import check_whole
+from framework.core.results import check_given, check_whole
 from framework.errors import IntegrityError
 from framework.plugins.blame import in_one_line
 
@@ -65,6 +65,7 @@ class Updater:
             for slot in state.kv.invalidate(result.invalid_pages.tolist()):
                 state.preempt(slot, self._clock())
         progress = self._begin(plan, result)
+        check_given(self._runner, plan, result, progress.live)
         if state.watched or result.attachments:
             self._absorb(plan, result, progress)
         self._count(plan, result, progress)

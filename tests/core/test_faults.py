@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from framework.contracts.participant import READY, SchedulerParticipant, Wait
 from framework.core.policies import Priority
-from framework.errors import InputError
+from framework.errors import EngineDeadError, InputError
+from framework.testing import from_outputs
 
 
 class Watcher(SchedulerParticipant):
@@ -143,3 +147,24 @@ def test_of_two_faults_of_one_row_the_runners_is_told(engine):
     assert answers["a"].error == "logits are NaN"
     assert "'p'" in answers["b"].error
     assert "afterwards" in answers["b"].error
+
+
+def test_accepted_drafts_without_their_tokens_are_a_fault_of_the_runner(engine):
+    one = engine(
+        runner={
+            "script": from_outputs({"a": []}, default=5),
+            "drafter": lambda request, tokens, wanted: [5] * wanted,
+        },
+        max_drafts=3,
+    )
+    one.add("a", [1], 20)
+    finish = one.runner.finish
+
+    def short(ticket, late):
+        result = finish(ticket, late)
+        first = np.array([0, 1], np.int32)
+        return replace(result, token_ids=result.token_ids[:1], token_offsets=first)
+
+    one.runner.finish = short
+    with pytest.raises(EngineDeadError, match=r"(?s)ScriptedRunner gave .* 1 tokens in row 0"):
+        one.run()

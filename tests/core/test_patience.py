@@ -147,3 +147,68 @@ def test_a_wait_that_ends_in_time_leaves_no_trace(engine, alone):
     assert one.run()["held"].tokens == alone([1] * 9, 12).tokens
     assert clock.now - start > 120
     assert list(one.core._state.hub.held) == []
+
+
+def test_who_comes_late_waits_its_own_time_for_pages_that_are_kept(engine, alone):
+    """They have been kept from others for longer than the limit, and come free soon."""
+    kept = [True]
+    keeper = Holder("release", lambda request: Hold(lambda: not kept))
+    one = engine(participants={"keeps": keeper}, clock=Clock(), runner={"num_pages": 5})
+    one.add("gone", [1] * 9, 2, extras={"keeps": b""})
+    one.add("waits", [2] * 9, 2)
+    while one.answers["waits"].reason is None:
+        one.step()
+    assert "keeps the pages of 'gone'" in one.answers["waits"].error
+    one.add("late", [3] * 9, 2)
+    for _ in range(5):
+        one.step()
+    assert one.answers["late"].reason is None
+    kept.clear()
+    assert one.run()["late"].tokens == alone([3] * 9, 2).tokens
+
+
+def test_who_lacks_the_pages_of_one_that_is_held_back_does_not_end_with_it(engine, alone):
+    """Its own wait is over long since, or it never had one."""
+    turn = []
+    admit = Holder("admit", lambda request: Wait("a turn", lambda: bool(turn)))
+    arrivals = {"held": lambda: None, "waits": lambda: 0}
+    late = Holder(
+        "external_prefix", lambda request, hit: External(request.num_prompt, arrivals[request.id])
+    )
+    one = engine(
+        participants={"turn": admit, "late": late},
+        clock=Clock(),
+        participant_timeout=20,
+        enable_prefix_caching=False,
+        runner={"num_pages": 13},
+    )
+    one.add("waits", [1] * 40, 4, extras={"turn": b"", "late": b""})
+    one.add("long", [2], 20)
+    one.step()
+    one.add("held", [3] * 24, 4, extras={"late": b""})
+    while one.answers["long"].reason is None:
+        one.step()
+    turn.append(True)
+    admit.admit = SchedulerParticipant().admit
+    answers = one.run()
+    assert "brings no pages" in answers["held"].error
+    assert answers["waits"].tokens == alone([1] * 40, 4).tokens
+
+
+def test_who_could_go_on_with_pages_of_those_that_end_does_not_end_for_kept_ones(engine, alone):
+    """Some pages are kept, but more are free once the request that is held back has gone."""
+    kept = [True]
+    keeper = Holder("release", lambda request: Hold(lambda: not kept))
+    late = Holder("external_prefix", lambda request, hit: External(20, lambda: None))
+    one = engine(
+        participants={"keeps": keeper, "late": late}, clock=Clock(), runner={"num_pages": 13}
+    )
+    one.add("gone", [1], 2, extras={"keeps": b""})
+    while one.core.has_work():
+        one.step()
+    one.add("held", [2] * 28, 2, extras={"late": b""})
+    one.add("waits", [3] * 30, 2)
+    while one.core.has_work():
+        one.step()
+    assert "brings no pages" in one.answers["held"].error
+    assert one.answers["waits"].tokens == alone([3] * 30, 2).tokens

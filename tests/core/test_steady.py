@@ -250,6 +250,23 @@ def test_tokens_belong_to_the_rows_that_the_offsets_give_them_to(engine):
         one.core.step()
 
 
+def test_a_token_that_is_wanted_and_does_not_come_is_a_fault_of_the_runner(engine):
+    """Else the request would go on without it, and wait for its last one for ever."""
+    one = engine()
+    one.add("a", [1], 20)
+    for _ in range(4):
+        one.step()
+    finish = one.runner.finish
+
+    def silent(ticket, late):
+        none = np.zeros(2, np.int32)
+        return replace(finish(ticket, late), token_ids=none[:0], token_offsets=none)
+
+    one.runner.finish = silent
+    with pytest.raises(EngineDeadError, match=r"(?s)ScriptedRunner gave .* 0 tokens in row 0"):
+        one.core.step()
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_who_comes_and_is_aborted_between_two_equal_steps_is_told_with_the_next(engine, depth):
     two = Pair(engine, loop_depth=depth)
