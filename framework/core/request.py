@@ -85,13 +85,13 @@ class Request:
     def hit_limit(self) -> int:
         """Most tokens that may be taken from the prefix cache.
 
-        One token must always be computed, or there would be nothing to sample from; and
-        prompt positions whose log-probabilities are missing must be computed again, as must
-        all whose hidden states are pooled.
+        One token must always be computed, or there would be nothing to sample from, and no step
+        in which a request without output could end; and prompt positions whose log-probabilities
+        are missing must be computed again, as must all whose hidden states are pooled.
         """
         if self.input.pooling is not None:
             return 0
-        limit = len(self.tokens) - 1
+        limit = self.num_computable - 1
         if self.wants_prompt_logprobs and self.prompt_logprobs_done < self.num_prompt:
             # The log-probability of position p comes from the logits at p - 1.
             limit = min(limit, self.prompt_logprobs_done - 1)

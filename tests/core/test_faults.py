@@ -7,10 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from framework.contracts.messages import EngineInput
 from framework.contracts.participant import READY, SchedulerParticipant, Wait
+from framework.contracts.sampling import SamplingParams
 from framework.core.policies import Priority
 from framework.errors import EngineDeadError, InputError
 from framework.testing import from_outputs
+from framework.testing.harness import Answer
 
 
 class Watcher(SchedulerParticipant):
@@ -168,3 +171,23 @@ def test_accepted_drafts_without_their_tokens_are_a_fault_of_the_runner(engine):
     one.runner.finish = short
     with pytest.raises(EngineDeadError, match=r"(?s)ScriptedRunner gave .* 1 tokens in row 0"):
         one.run()
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 6, 8, 9])
+def test_a_request_without_output_ends_though_all_that_it_needs_is_cached(engine, count):
+    """It computes one token less than others, which a page may hold already."""
+    one = engine()
+    one.add("before", [1] * 12)
+    one.run()
+    entry = EngineInput(
+        request_id="scored",
+        tokens=np.ones(count, np.int32),
+        sampling=SamplingParams(),
+        seed=0,
+        max_total=count,
+    )
+    one.core.add(entry)
+    one.answers["scored"] = Answer()
+    answer = one.run()["scored"]
+    assert (answer.reason, answer.tokens) == ("length", [])
+    assert answer.cached == max(count - 2, 0) // 4 * 4
