@@ -284,6 +284,27 @@ def test_only_what_is_cached_can_be_pinned(engine):
     assert one.core.pin_prefix([1] * 20)[1] == 0
 
 
+@pytest.mark.parametrize(
+    ("wrong", "parameter"),
+    [
+        ({"tokens": [2**40]}, "tokens"),
+        ({"tokens": [-1]}, "tokens"),
+        ({"tokens": [1.5]}, "tokens"),
+        ({"tokens": [True]}, "tokens"),
+        ({"tokens": "text"}, "tokens"),
+        ({"tokens": 5}, "tokens"),
+        ({"tokens": [1], "salt": 5}, "salt"),
+        ({"tokens": [1], "adapter": "one"}, "adapter"),
+    ],
+)
+def test_what_is_no_prefix_is_not_pinned(engine, wrong, parameter):
+    one = engine()
+    with pytest.raises(InputError) as caught:
+        one.core.pin_prefix(**wrong)
+    assert caught.value.parameter == parameter
+    one.core.check_integrity()
+
+
 def test_a_pin_that_leaves_no_room_for_the_longest_request_is_refused(engine):
     one = engine(runner={"num_pages": 12}, max_model_len=36)
     ask(one, "a", [1] * 30)
