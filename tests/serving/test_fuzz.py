@@ -34,8 +34,9 @@ def examples(count):
 
 @pytest.fixture(scope="module")
 def http():
-    templates = ("--plugin-option", "endpoint.chat.client_templates=true")
-    server = start_server("--tool-parser", "hermes", "--reasoning-parser", "qwen3", *templates)
+    parsers = ("--tool-parser", "hermes", "--reasoning-parser", "qwen3")
+    templates = "--plugin-option=endpoint.chat.client_templates=true"
+    server = start_server(*parsers, root=(templates,))
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
         # It lives, holds nothing and has logged no fault.

@@ -123,7 +123,7 @@ class Chat(Endpoint):
                     expected="none",
                     found=f"{len(fields.chat_template)} characters",
                     mend="leave it out; an operator allows it with "
-                    "--plugin-option endpoint.chat.client_templates=true",
+                    "`framework --plugin-option endpoint.chat.client_templates=true serve`",
                 )
             sampling = _sampling(fields, service)
             options = options_of(fields, request)
