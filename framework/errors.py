@@ -105,12 +105,8 @@ class RequestError(FrameworkError):
     """A request ended without what it was for: a fault in the engine, or somebody ended it."""
 
 
-class OverloadedError(FrameworkError):
-    """The engine takes no more requests now.
-
-    retry_after: seconds after which to ask again, an estimate: the mean time in which a place in
-    the queue became free lately, from 0.1 to 60; 1 while nothing is known of it.
-    """
+class _Later(FrameworkError):
+    """Goes by.  retry_after: seconds after which to ask again."""
 
     def __init__(
         self,
@@ -123,6 +119,14 @@ class OverloadedError(FrameworkError):
     ) -> None:
         super().__init__(message, expected=expected, found=found, mend=mend)
         self.retry_after = retry_after
+
+
+class OverloadedError(_Later):
+    """The engine takes no more requests now.
+
+    retry_after: seconds after which to ask again, an estimate: the mean time in which a place in
+    the queue became free lately, from 0.1 to 60; 1 while nothing is known of it.
+    """
 
 
 class OverdueError(OverloadedError):
@@ -137,18 +141,5 @@ class EngineDeadError(FrameworkError):
     """The engine stopped after a fault; every pending request ends with this error."""
 
 
-class EngineRestartingError(EngineDeadError):
-    """The engine core died and another one is being started.  retry_after: seconds after which
-    to ask again."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        expected: object = None,
-        found: object = None,
-        mend: str | None = None,
-        retry_after: float = 1.0,
-    ) -> None:
-        super().__init__(message, expected=expected, found=found, mend=mend)
-        self.retry_after = retry_after
+class EngineRestartingError(_Later, EngineDeadError):
+    """The engine core died and another one is being started."""

@@ -242,10 +242,10 @@ def _check_texts(p: SamplingParams) -> None:
         for text in texts:
             if not isinstance(text, str) or not text:
                 raise _bad(name, "strings that are not empty", text)
-            if any("\ud800" <= char <= "\udfff" for char in text):
-                raise _bad(name, "text that UTF-8 can carry, without lone surrogates", text)
         if (length := sum(map(len, texts))) > MAX_TEXT:
             raise _bad(name, f"at most {MAX_TEXT} characters in all", f"{length} characters")
+        if any("\ud800" <= char <= "\udfff" for text in texts for char in text):
+            raise _bad(name, "text that UTF-8 can carry, without lone surrogates", texts)
 
 
 def _check_ids(p: SamplingParams) -> None:

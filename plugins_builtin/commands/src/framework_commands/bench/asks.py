@@ -137,8 +137,8 @@ def _first_exchange(row: object) -> tuple[str, str] | None:
     turns = row.get("conversations", row.get("conversation")) if isinstance(row, dict) else None
     if not isinstance(turns, list) or len(turns) < 2:
         return None
-    texts = [turn.get("value") if isinstance(turn, dict) else None for turn in turns[:2]]
-    return (texts[0], texts[1]) if all(isinstance(text, str) for text in texts) else None  # type: ignore[return-value]
+    asked, said = (turn.get("value") if isinstance(turn, dict) else None for turn in turns[:2])
+    return (asked, said) if isinstance(asked, str) and isinstance(said, str) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ tokens, however long the model's sequences are.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,9 +41,16 @@ DEFAULT_LENGTH = 1 << 16
 
 def verified(causal_lm: Any, name: str) -> Model:
     """The module as a model that is known to be right.  Raises UnsupportedError."""
+    with verifying(causal_lm, name, "a decoder"):
+        return _verified(causal_lm)
+
+
+@contextmanager
+def verifying(module: Any, name: str, what: str) -> Iterator[None]:
+    """Whatever is raised within is an UnsupportedError of the model `name`.  what: it should be."""
     try:
         with torch.inference_mode():
-            return _verified(causal_lm)
+            yield
     except FrameworkError as error:
         raise UnsupportedError(
             f"{name}: {error.message}",
@@ -52,8 +60,8 @@ def verified(causal_lm: Any, name: str) -> Model:
         ) from error
     except Exception as error:  # whatever modelling code raises when it is run in our way
         raise UnsupportedError(
-            f"{name}: {type(causal_lm).__name__} cannot be run with our attention",
-            expected="a decoder that takes embeddings and positions",
+            f"{name}: {type(module).__name__} cannot be run with our attention",
+            expected=f"{what} that takes embeddings and positions",
             found=f"{type(error).__name__}: {error}",
             mend="use a model plugin that defines this architecture",
         ) from error

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from framework.contracts.model import Model
-from framework.errors import FrameworkError, UnsupportedError
 from framework_torch.hf import interface
 from framework_torch.hf.checks import (
     DEFAULT_LENGTH,
@@ -20,6 +19,7 @@ from framework_torch.hf.checks import (
     check_attention,
     close,
     not_ours,
+    verifying,
 )
 from framework_torch.hf.encoder_model import EncoderModel
 from framework_torch.hf.limits import longest_sequence
@@ -29,23 +29,8 @@ from framework_torch.hf.observe import Observer
 
 def verified_encoder(encoder: Any, name: str) -> Model:
     """The module as a model that is known to be right.  Raises UnsupportedError."""
-    try:
-        with torch.inference_mode():
-            return _verified(encoder)
-    except FrameworkError as error:
-        raise UnsupportedError(
-            f"{name}: {error.message}",
-            expected=error.expected,
-            found=error.found,
-            mend=error.mend,
-        ) from error
-    except Exception as error:  # whatever modelling code raises when it is run in our way
-        raise UnsupportedError(
-            f"{name}: {type(encoder).__name__} cannot be run with our attention",
-            expected="an encoder that takes embeddings and positions",
-            found=f"{type(error).__name__}: {error}",
-            mend="use a model plugin that defines this architecture",
-        ) from error
+    with verifying(encoder, name, "an encoder"):
+        return _verified(encoder)
 
 
 def _verified(encoder: Any) -> EncoderModel:
