@@ -116,10 +116,6 @@ class Browser:
         self.call("Page.navigate", url=url)
         self.wait(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
-    def text(self, name):
-        """The text of the element with this id."""
-        return self.run(f"document.getElementById({json.dumps(name)}).textContent")
-
     def wait_text(self, name, text):
         """Wait until an element has a text."""
         self.wait(f"document.getElementById({json.dumps(name)}).textContent === {json.dumps(text)}")
@@ -171,7 +167,7 @@ def test_the_page_tells_of_the_engine_and_of_plugins(browser, server):
     browser.wait_text("context", "256 tokens")
     browser.wait_text("load", "0 running, 0 waiting")
     browser.wait("document.querySelectorAll('#plugins tr').length > 5")
-    assert "start_page" in browser.text("plugins")
+    browser.wait("document.getElementById('plugins').textContent.includes('start_page')")
     assert all(url.startswith((server.url, "data:")) for url in browser.requested)
     assert browser.wrong == []
 
@@ -217,13 +213,19 @@ def test_an_error_is_shown_and_the_question_forgotten(browser, server):
 def test_a_key_that_is_typed_in_opens_the_page(browser, guarded_server):
     browser.open(f"{guarded_server.url}/")
     browser.wait_text("models", "a valid API key is needed")
-    assert browser.text("health") == "ok"
+    browser.wait_text("health", "ok")
     browser.run("document.getElementById('key').value = 's3cret'")
     browser.run("document.querySelector('#keys button').click()")
     browser.wait_text("models", "echo://")
-    browser.say("a long answer, of which the rest is not wanted")
+    # In one go, or the answer may be whole before the click.
+    browser.run(
+        "new MutationObserver((_, observer) => {"
+        "if (!document.querySelector('.turn.assistant')) return;"
+        "observer.disconnect(); document.getElementById('stop').click(); })"
+        ".observe(document.getElementById('turns'), {subtree: true, childList: true})"
+    )
+    browser.say("a long answer, of which the rest is not wanted. " * 3)
     browser.wait("!!document.querySelector('.turn.assistant')")
-    browser.run("document.getElementById('stop').click()")
     browser.wait(IDLE)
     assert not browser.turns()[-1][1].endswith("assistant: ")
     browser.wait_text("load", "0 running, 0 waiting")
