@@ -7,11 +7,8 @@ hangs or ends the process is known by name; a new child goes on behind it.
 from __future__ import annotations
 
 import os
-import pickle
 import selectors
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ import msgspec
 
 from framework.plugins.kinds import Kind
 from framework.plugins.records import Record
+from framework.plugins.tied import LOOK, ending, ends, order, tied
 
 READY_SECONDS = 60.0
 """For the child's interpreter and the contracts: neither is the fault of a plugin."""
@@ -76,54 +74,49 @@ class _Child:
 
     def run(self) -> dict[int, Trial]:
         read, write = os.pipe()
-        where = [entry or os.getcwd() for entry in sys.path]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "framework.plugins.trial_child", str(write)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(where)},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=(write,),
-        )
-        os.close(write)
-        try:
-            with os.fdopen(read, "rb", buffering=0) as messages:
-                self._send(process)
-                hung = self._listen(messages.fileno())
-        finally:
-            process.kill()
-            code = process.wait()
-        self._end(hung, code)
+        with (
+            os.fdopen(read, "rb", buffering=0) as messages,
+            tied(
+                "framework.plugins.trial_child",
+                str(write),
+                pass_fds=(write,),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            ) as process,
+        ):
+            os.close(write)
+            order(process, (self._rows(), tuple(self._kinds)))
+            hung = self._listen(process, messages.fileno())
+        self._end(hung, process.returncode)
         return self._trials
 
-    def _send(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        rows = [
+    def _rows(self) -> list[tuple[Any, ...]]:
+        return [
             (r.kind, r.name, r.distribution, r.value, r.facts, r.adapted) for r in self._records
         ]
-        try:
-            process.stdin.write(pickle.dumps((rows, tuple(self._kinds))))
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended already, which _end tells
 
-    def _listen(self, messages: int) -> bool:
+    def _listen(self, process: subprocess.Popen[bytes], messages: int) -> bool:
         """Take messages until the child is done; True if it hangs."""
         data = b""
         limit = READY_SECONDS
         with selectors.DefaultSelector() as selector:
             selector.register(messages, selectors.EVENT_READ)
             while True:
+                # Whoever a plugin started may keep the pipe open: its end is not the child's.
+                ended = process.poll() is not None
                 left = self._started + limit - time.monotonic()
-                if left <= 0 or not selector.select(left):
-                    return True
-                part = os.read(messages, 1 << 16)
-                if not part:
+                if selector.select(0 if ended else min(LOOK, max(left, 0))):
+                    part = os.read(messages, 1 << 16)
+                    if not part:
+                        return not ends(process, limit)
+                    *lines, data = (data + part).split(b"\n")
+                    for line in lines:
+                        self._take(msgspec.json.decode(line))
+                        self._started, limit = time.monotonic(), self._budget
+                elif ended:
                     return False
-                *lines, data = (data + part).split(b"\n")
-                for line in lines:
-                    self._take(msgspec.json.decode(line))
-                    self._started, limit = time.monotonic(), self._budget
+                elif left <= 0:
+                    return True
 
     def _take(self, message: dict[str, Any]) -> None:
         place = message.pop("place")
@@ -141,16 +134,12 @@ class _Child:
         if self._current is not None and hung:
             self._trials[self._current] = Trial(hung=True, seconds=self._budget)
         elif self._current is not None:
-            self._trials[self._current] = Trial(ended=_ending(code))
+            self._trials[self._current] = Trial(ended=ending(code))
         elif not self._trials:
             raise RuntimeError(
-                f"a process that imports plugins could not be started: {_ending(code)}"
+                f"a process that imports plugins could not be started: {ending(code)}"
             )
 
 
 def _fields(trial: Trial) -> dict[str, Any]:
     return {name: getattr(trial, name) for name in Trial.__slots__}
-
-
-def _ending(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import pickle
 import sys
 import time
 from typing import Any
@@ -16,6 +15,7 @@ from framework.errors import FrameworkError
 from framework.plugins.kinds import Kind, find_kind
 from framework.plugins.loading import contract_of, load_class
 from framework.plugins.records import Record
+from framework.plugins.tied import orders
 from framework.plugins.trial import top_of
 from framework.plugins.watch import heard, loaded_since
 
@@ -37,7 +37,8 @@ class _Teller:
 
 def main(channel: int) -> None:
     """Import what stdin says, until one loads a heavy library that would hide another's."""
-    rows, kinds = pickle.load(sys.stdin.buffer)
+    os.set_inheritable(channel, False)
+    rows, kinds = orders()
     records = [
         Record(
             kind=kind, name=name, distribution=owner, version=None, value=value, facts=facts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import signal
 import sys
 import threading
 
@@ -14,6 +15,7 @@ from framework.contracts.scheduling_policy import SchedulingPolicy
 from framework.testing.conformance import (
     Layer,
     NoDevice,
+    Status,
     Suite,
     check,
     clause,
@@ -155,11 +157,42 @@ def test_an_import_that_ends_the_process_is_told(install):
     assert "ended the process with exit code 3" in report.failures[0].message
 
 
-def test_an_import_that_hangs_is_told(install, monkeypatch):
+def test_an_import_that_hangs_is_told(install, monkeypatch, tmp_path):
     monkeypatch.setattr(common, "IMPORT_BUDGET", 1.5)
-    report = check(install("import time; time.sleep(3600)\n"), suite=timed(Suite), layers=IN_TWO)
+    tries = tmp_path / "tries"
+    code = f"open({str(tries)!r}, 'a').write('1')\nimport time; time.sleep(3600)\n"
+    report = check(install(code), suite=timed(Suite), layers=IN_TWO)
     assert_fails(report, "ALL-010")
     assert "did not end within 1.5 s" in report.failures[0].message
+    assert_told_once(report)
+    assert not tries.exists() or tries.read_text() == "1"
+
+
+def test_an_import_that_outlasts_its_clause_is_tried_once(install, monkeypatch):
+    tries = []
+
+    def probe(value, budget):
+        tries.append(value)
+        signal.raise_signal(signal.SIGALRM)  # as the clock would ring
+
+    monkeypatch.setattr(common, "probe_import", probe)
+    report = check(install(), suite=Suite, layers=IN_TWO, budget=7.0, slowness=1.0)
+    assert_fails(report, "ALL-010")
+    assert "did not end within 7 s" in report.failures[0].message
+    assert_told_once(report)
+    assert len(tries) == 1
+
+
+def test_what_a_failed_import_did_before_is_told_too(install):
+    report = check(install("import socket\nsocket.create_connection(('::1', 80))\n"), suite=Suite)
+    assert [outcome.clause.id for outcome in report.failures] == ["ALL-010", "ALL-013"]
+
+
+def assert_told_once(report):
+    """Whoever asks what an import did that did not end gets no answer, and no "passed"."""
+    others = [o for o in report.outcomes if "ALL-010" < o.clause.id < "ALL-020"]
+    assert len(others) == 7
+    assert {(o.status, o.message) for o in others} == {(Status.NOT_RUN, common.NO_END)}
 
 
 class Good(SchedulingPolicy):

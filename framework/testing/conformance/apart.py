@@ -9,10 +9,8 @@ from __future__ import annotations
 import os
 import pickle
 import selectors
-import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Mapping
@@ -20,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from framework.plugins.tied import LOOK, ending, ends, order, tied
 from framework.testing.conformance.catalogue import load_suite
 from framework.testing.conformance.check import prepare, report_of
 from framework.testing.conformance.outcomes import Outcome, Status
@@ -29,8 +28,6 @@ from framework.testing.conformance.run import CLAUSE_BUDGET, Run
 
 GRACE_SECONDS = 60.0
 """Beyond its budget, for a clause that hears no alarm, and for the start of a child."""
-LOOK = 0.2
-"""Seconds between two looks whether a child that says nothing is still there."""
 
 LENGTH = struct.Struct(">Q")
 """Before each message."""
@@ -125,31 +122,15 @@ class _Child:
     def watch(self) -> Report | None:
         """Wait for its report; None if it ended without one."""
         read, write = os.pipe()
-        where = [entry or os.getcwd() for entry in sys.path]
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"{__package__}.apart_child", str(write)],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(where)},
-            stdin=subprocess.PIPE,
-            pass_fds=(write,),
-        )
-        os.close(write)
-        try:
-            self._send(process)
-            hangs = self._listen(process, read)
-        finally:
-            os.close(read)
-            process.kill()
-            code = process.wait()
-        self.ending = self._told(hangs, code)
+        with (
+            os.fdopen(read, "rb", buffering=0) as messages,
+            tied(f"{__package__}.apart_child", str(write), pass_fds=(write,)) as process,
+        ):
+            os.close(write)
+            order(process, self._order)
+            hangs = self._listen(process, messages.fileno())
+        self.ending = self._told(hangs, process.returncode)
         return self._report
-
-    def _send(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        try:
-            process.stdin.write(pickle.dumps(self._order))
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended already, which is told
 
     def _listen(self, process: subprocess.Popen[bytes], messages: int) -> bool:
         """Take messages until the last; True if the child was silent for too long."""
@@ -163,8 +144,7 @@ class _Child:
                 if selector.select(0 if ended else LOOK):
                     part = os.read(messages, 1 << 16)
                     if not part:
-                        process.wait()
-                        return False
+                        return not ends(process, self._limit + GRACE_SECONDS)
                     data, heard = self._take(data + part), time.monotonic()
                 elif ended:
                     return False
@@ -195,8 +175,7 @@ class _Child:
     def _told(self, hangs: bool, code: int) -> str:
         if hangs:
             return f"it did not end within {self._limit:g} s, and heard no alarm"
-        how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return f"it ends the process with {how}{self._place()}"
+        return f"it ends the process with {ending(code)}{self._place()}"
 
     def _place(self) -> str:
         """Where it was when it crashed, as the fault handler wrote it down."""

@@ -11,7 +11,8 @@ from framework.testing.conformance.clauses import Clause
 
 class Status(StrEnum):
     """undeclared: it is about a capability that the plugin has not, or has.  not_run: an
-    earlier layer broke, or only others were asked for."""
+    earlier layer broke, another clause failed without which there is no answer, or only others
+    were asked for."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -48,6 +49,11 @@ class Outcome:
 
 class Violation(AssertionError):
     """The plugin breaks a promise."""
+
+
+class Unanswered(Exception):
+    """A clause that has no answer, since what it asks about did not come to its end; the message
+    names the clause that says so."""
 
 
 class NoDevice(Exception):

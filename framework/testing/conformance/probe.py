@@ -7,8 +7,6 @@ connections and patch what others rely on.  None of this may happen to the proce
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -16,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from framework.plugins.tied import ending, ends, tied
 from framework.plugins.watch import HEAVY as HEAVY
 
 IMPORT_BUDGET = 20.0
@@ -64,36 +63,44 @@ def probe_import(
     to the function; then `seconds` are those of the function, and all else is of both.
     """
     with tempfile.TemporaryDirectory() as folder:
-        answer = Path(folder) / "answer.json"
-        where = [entry or os.getcwd() for entry in (sys.path if path is None else path)]
-        command = [sys.executable, "-m", f"{__package__}.probe_child", value, str(answer)]
+        answer, printed, said = (Path(folder) / name for name in ("answer.json", "out", "err"))
+        arguments = [value, str(answer)]
         if exercise is not None:
-            command += [exercise, json.dumps(dict(options or {}))]
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(where)}
-        try:
-            found = subprocess.run(
-                command,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=budget,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return Probe(
-                error=f"the import did not end within {budget:g} s", timed_out=True, seconds=budget
-            )
+            arguments += [exercise, json.dumps(dict(options or {}))]
+        # Files and no pipes: whoever it starts may keep a pipe open.
+        with (
+            printed.open("wb") as out,
+            said.open("wb") as err,
+            tied(
+                f"{__package__}.probe_child",
+                *arguments,
+                path=sys.path if path is None else path,
+                stdout=out,
+                stderr=err,
+            ) as process,
+        ):
+            if not ends(process, budget):
+                return Probe(
+                    error=f"the import did not end within {budget:g} s",
+                    timed_out=True,
+                    seconds=budget,
+                )
         if not answer.exists():
-            said = found.stderr.decode("utf-8", "replace").strip().splitlines()
-            last = f"; it last wrote {said[-1]!r:.200}" if said else ""
+            lines = _text(said).strip().splitlines()
+            last = f"; it last wrote {lines[-1]!r:.200}" if lines else ""
             return Probe(
-                error=f"the import ended the process with exit code {found.returncode}{last}",
+                error=f"the import ended the process with {ending(process.returncode)}{last}",
                 ended=True,
             )
         report: dict[str, Any] = json.loads(answer.read_text())
+        output = _text(printed)
     if report.keys() != {f.name for f in fields(Probe)} - _FROM_OUTSIDE:
         return Probe(error="the import keeps from telling what it does", ended=True)
     found_out: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in report.items()
     }
-    return Probe(**found_out, printed=found.stdout.decode("utf-8", "replace"))
+    return Probe(**found_out, printed=output)
+
+
+def _text(file: Path) -> str:
+    return file.read_text("utf-8", "replace")

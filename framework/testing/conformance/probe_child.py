@@ -23,6 +23,8 @@ from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+from framework.plugins.tied import hold_on
+
 _NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto")
 _PROCESS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn", "os.exec")
 
@@ -154,6 +156,7 @@ def _last_words(done: Callable[[], None]) -> None:
 def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> None:
     """Import `value`, exercise an instance if so asked, and write the findings to the file
     `answer`."""
+    hold_on()
     _core_modules()
     from framework.testing.conformance.probe import HEAVY
 

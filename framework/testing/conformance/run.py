@@ -14,7 +14,13 @@ from framework.testing.conformance import bounds
 from framework.testing.conformance.bounds import bounded, unending
 from framework.testing.conformance.cases import Case
 from framework.testing.conformance.clauses import Clause, Layer, check_of, clauses_of
-from framework.testing.conformance.outcomes import NoDevice, Outcome, Status, Violation
+from framework.testing.conformance.outcomes import (
+    NoDevice,
+    Outcome,
+    Status,
+    Unanswered,
+    Violation,
+)
 from framework.testing.conformance.places import innermost
 from framework.testing.conformance.reproduce import command
 from framework.testing.conformance.suite import Suite
@@ -140,7 +146,7 @@ class Run:
     def _strictly(self, clause: Clause, outcome: Outcome) -> Outcome:
         """An expected failure must fail; where the suite names none, nothing changes."""
         reason = self.suite.expected_failures.get(clause.id)
-        if reason is None:
+        if reason is None or outcome.status is Status.NOT_RUN:
             return outcome
         if outcome.status is Status.FAILED:
             first, _, _ = outcome.message.partition("\n")
@@ -181,6 +187,8 @@ class Run:
             raise
         except NoDevice as missing:
             status, message = Status.NO_DEVICE, str(missing)
+        except Unanswered as why:
+            status, message = Status.NOT_RUN, str(why)
         except BaseException as error:  # an exit is the plugin's failure, too
             status, message = Status.FAILED, self._without_secrets(_describe(error))
         return Outcome(
