@@ -4,6 +4,10 @@ A policy sees arrays, never one request at a time.  The scheduler takes waiting 
 ascending order of their key and preempts the running one with the largest; equal keys are
 ordered by arrival.  Keys of waiting and of running requests are asked for in separate calls.
 
+A request that is preempted is computed again.  One that was preempted again before it had more than
+the time before is not put behind others once more until it has, whatever its key: else requests
+that do not fit together could take turns for ever.
+
 To be asked is no event: keys move with time (`now`), with the requests' own counts and with what
 `served` tells, and are the same when the same arrays are shown again.  A policy without `served`
 answers from the arrays alone.  What it is given may be shared: it must not change it.

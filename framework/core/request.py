@@ -40,9 +40,11 @@ class Request:
         "attendants",
         "cached",
         "hashes",
+        "in_vain",
         "input",
         "key",
         "num_prompt",
+        "peak",
         "preempted",
         "prompt_logprobs_done",
         "reached",
@@ -70,6 +72,8 @@ class Request:
         self.cached: int | None = None
         self.waited = 0.0  # seconds until it first had a slot
         self.preempted = 0
+        self.peak = 0  # most tokens that were planned when it was preempted
+        self.in_vain = False  # it was preempted again before it had as many
         self.reached = 0  # most tokens that were ever planned, as far as the policy counts them
         self.waits_since = -math.inf  # seconds; when it was preempted last
         self.prompt_logprobs_done = 1  # position 0 has no log-probability

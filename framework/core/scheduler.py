@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.core.admission import Admitter
+from framework.core.order import running_order
 from framework.core.steady import Steady
 from framework.core.step_draft import StepDraft
 
@@ -75,7 +76,7 @@ class Scheduler:
         """Rows of running requests; True if pages were lacking, so that nobody may start."""
         state = self._state
         if state.order_changed or not state.policy.keys_are_fixed:
-            self._order = state.running_order(now)
+            self._order = running_order(state, now)
             state.order_changed = False
         order = self._order
         if not len(order):

@@ -31,6 +31,8 @@ class SlotTable:
     limit: prompt and output tokens at most.  cap: tokens that are ever computed (the last
     sampled one never is).  pooled: a vector is made of all of them.
     in_flight: steps in flight.  attended: a participant looks on.
+    regains: tokens to compute again before anything is new, of a request that was preempted in
+    vain; -1 of others.
     """
 
     def __init__(self, num_slots: int, max_len: int) -> None:
@@ -42,6 +44,7 @@ class SlotTable:
         self.planned = np.zeros(num_slots, np.int64)
         self.confirmed = np.zeros(num_slots, np.int64)
         self.reached = np.zeros(num_slots, np.int64)
+        self.regains = np.full(num_slots, -1, np.int64)
         self.limit = np.zeros(num_slots, np.int64)
         self.cap = np.zeros(num_slots, np.int64)
         self.pooled = np.zeros(num_slots, np.bool_)
@@ -74,6 +77,7 @@ class SlotTable:
         self.length[slot] = self.known[slot] = count
         self.planned[slot] = self.confirmed[slot] = computed
         self.reached[slot] = request.reached
+        self.regains[slot] = request.peak if request.in_vain else -1
         entry = request.input
         self.limit[slot] = entry.max_total
         self.cap[slot] = request.cap

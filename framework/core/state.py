@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from framework.contracts.messages import EngineStats, Finished, FinishReason
 from framework.core.fences import Fence
@@ -178,7 +177,10 @@ class CoreState:
 
     def preempt(self, slot: int, now: float) -> None:
         """Back to the line; it will be computed again (what is cached is hit)."""
+        planned = int(self.slots.planned[slot])
         request = self.vacate(slot)
+        request.in_vain = planned <= request.peak
+        request.peak = max(request.peak, planned)
         request.preempted += 1
         request.waits_since = now
         self.counters.preemptions += 1
@@ -233,13 +235,6 @@ class CoreState:
             self.slots.give(slot)
         pages += self.fence.let_go()
         self.kv.pool.release(pages)
-
-    def running_order(self, now: float) -> npt.NDArray[np.int64]:
-        """Running slots, best first by (key, arrival)."""
-        slots = np.array(self.running, np.int64)
-        if len(slots) and not self.policy.keys_are_fixed:
-            self.slots.key[slots] = self.policy.keys(self.slots.view(slots, now, self.tenants))
-        return slots[np.lexsort((self.slots.arrival[slots], self.slots.key[slots]))]
 
     def stats(self) -> EngineStats:
         pool = self.kv.pool

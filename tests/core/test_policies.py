@@ -95,3 +95,36 @@ def test_a_policy_is_asked_as_often_however_many_requests_there_are(engine, base
             one.add(str(index), [index] * 5, 10)
         one.run()
     assert calls[64] == calls[4] > 0
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize(
+    "key",
+    [
+        lambda requests: requests.known,
+        lambda requests: requests.computed,
+        lambda requests: requests.known - requests.limit,
+        lambda requests: requests.computed - requests.known,
+    ],
+)
+def test_who_is_behind_comes_first_and_all_come_to_their_end(engine, alone, key, depth):
+    """Of those that do not fit together the one that gets ahead is preempted, and would be again
+    before it has what it had, for ever."""
+
+    class Behind(SchedulingPolicy):
+        def keys(self, requests):
+            return key(requests).astype(np.float64)
+
+    one = engine(
+        policy=Behind(),
+        runner={"num_pages": 16, "max_model_len": 56},
+        loop_depth=depth,
+        max_num_batched_tokens=8,
+        enable_prefix_caching=False,
+    )
+    for number in range(4):
+        one.add(str(number), [number] * 20, 30)
+    answers = one.run(1500)
+    assert one.core.stats.preemptions > 4
+    for number in range(4):
+        assert answers[str(number)].tokens == alone([number] * 20, 30).tokens
