@@ -27,6 +27,7 @@ from framework.core.kv.managers import (
     SlidingWindowManager,
     manager_for,
 )
+from framework.core.kv.prefix import key_of
 from framework.errors import ConfigError
 
 HEADS = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
@@ -145,11 +146,30 @@ def test_a_window_is_hit_although_its_first_page_is_lost(engine):
     one.add("a", [1] * 30, 2)
     one.step()
     pool, (request,) = one.core._state.kv.pool, one.core._state.requests.values()
-    first = pool.find(request.hashes[0] + bytes([0]))
+    first = pool.find(key_of(request.hashes[0], 0))
     one.run()
     pool.forget([first])
     one.add("again", [1] * 30, 2)
     assert one.run()["again"].cached == 28
+
+
+def test_there_may_be_as_many_groups_as_layers(engine):
+    """One rare layer makes groups of one of all others."""
+    many = {f"w{number}": WINDOW for number in range(257)}
+    one = engine(
+        runner={"layers": {"full": FULL, **many}, "num_pages": 258 * 3, "max_model_len": 6},
+        enable_kv_events=True,
+    )
+    for first in (1, 1, 2, 3):  # the pages of the last push out those of the first
+        one.add(str(len(one.answers)), [first] * 5, 1)
+        one.run()
+    assert [answer.cached for answer in one.answers.values()] == [0, 4, 0, 0]
+    events = one.core.take_kv_events()
+    stored = [(e.name, e.group) for e in events if e.kind == "stored"]
+    removed = {(e.name, e.group) for e in events if e.kind == "removed"}
+    assert len(stored) == len(set(stored)) == 3 * 258
+    assert removed < set(stored)
+    assert {group for _, group in removed} == set(range(258))
 
 
 def test_a_window_admits_longer_requests_than_its_pages_hold(engine):

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 from framework.contracts.kv_cache_spec import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 from framework.contracts.participant import External, Hold, Refuse, SchedulerParticipant
 from framework.core.fair_queueing import FairQueueing
+from framework.core.kv.prefix import key_of
 from framework.core.policies import FirstComeFirstServed, Priority
 from framework.testing import expected_tokens
 from framework.testing.harness import Harness
@@ -164,7 +165,7 @@ class Machine(RuleBasedStateMachine):
     def _check_events(self):
         """Events replayed give the names that the cache holds."""
         for event in self.one.core.take_kv_events():
-            key = event.name + bytes([event.group])
+            key = key_of(event.name, event.group)
             if event.kind == "cleared":
                 self.names.clear()
             elif event.kind == "stored":

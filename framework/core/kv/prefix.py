@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from framework.core.request import Request
 
 
+_GROUP_BYTES = 4  # there may be as many groups as layers
+_FIRST_GROUP = bytes(_GROUP_BYTES)
+
+
+def key_of(name: bytes, group: int) -> bytes:
+    """What the page of this name is found under in `group`."""
+    return name + group.to_bytes(_GROUP_BYTES, "little")
+
+
 @dataclass(frozen=True, slots=True)
 class Match:
     """Pages found in the prefix cache, per group, and the tokens that they hold.  A page that
@@ -136,7 +145,7 @@ class PrefixIndex:
         self, request: Request, hashes: Sequence[bytes], group: int, page: int, width: int
     ) -> int | None:
         last = (page + 1) * width
-        place = self._pool.find(hashes[last - 1] + bytes([group]))
+        place = self._pool.find(key_of(hashes[last - 1], group))
         if place is None:
             return None
         if self._pool.holds(place, self._content(request, request.tokens, page, width)):
@@ -182,7 +191,7 @@ class PrefixIndex:
                 name = digest(content)
                 hashes.append(name)
             if place:
-                store(place, name + b"\0", content)
+                store(place, name + _FIRST_GROUP, content)
 
     def name(
         self, request: Request, tokens: I32, tables: Sequence[I32], first: int, confirmed: int
@@ -204,7 +213,7 @@ class PrefixIndex:
                     continue
                 name = hashes[(page + 1) * width - 1]
                 content = self._content(request, tokens, page, width)
-                stored = self._pool.store(place, name + bytes([index]), content)
+                stored = self._pool.store(place, key_of(name, index), content)
                 if stored and self.events is not None:
                     unit = page * width
                     self.events.append(
@@ -238,4 +247,5 @@ class PrefixIndex:
 
     def _removed(self, key: bytes) -> None:
         assert self.events is not None
-        self.events.append(KVEvent(kind="removed", group=key[-1], name=key[:-1]))
+        group = int.from_bytes(key[-_GROUP_BYTES:], "little")
+        self.events.append(KVEvent(kind="removed", group=group, name=key[:-_GROUP_BYTES]))
