@@ -24,21 +24,25 @@ from framework_http.options import HostOptions
 
 FOLDER = Path(__file__).parent / "golden"
 COMPLETIONS, CHAT = "/v1/completions", "/v1/chat/completions"
+RESPONSES, MESSAGES = "/v1/responses", "/v1/messages"
 TOOLS = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
+FUNCTIONS = [{"type": "function", "name": "weather", "parameters": {"type": "object"}}]
+ANTHROPIC_TOOLS = [{"name": "weather", "input_schema": {"type": "object"}}]
 CALL = '<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>'
 FAILS = "boom"
 """A prompt that makes the runner fail in the third step."""
 
 
 class Failing(EchoExecutor):
-    """Echoes, and fails one row of a prompt that begins with FAILS."""
+    """Echoes, and fails one row of a prompt that holds FAILS."""
 
     def __init__(self, options: BaseModel | None = None) -> None:
         super().__init__(options)
         self._echo, self.script = self.script, self._next
 
     def _next(self, request: Any, position: int, before: int) -> int:
-        fails = request.tokens[: len(FAILS)].tolist() == list(FAILS.encode())
+        prompt = request.tokens[: request.num_prompt]
+        fails = FAILS.encode() in bytes(token for token in prompt.tolist() if token < 256)
         if fails and position == request.num_prompt + 2:
             self.fail_rows = {(self._step, 0): "the runner broke on purpose"}
         return self._echo(request, position, before)
@@ -96,6 +100,41 @@ BODIES: dict[str, tuple[str, dict[str, Any]]] = {
         CHAT,
         {"messages": user("x"), "chat_template": "<think>hm", "max_tokens": 9},
     ),
+    "responses-plain": (RESPONSES, {"input": "hey"}),
+    "responses-instructions": (RESPONSES, {"input": "hey", "instructions": "be brief"}),
+    "responses-logprobs": (
+        RESPONSES,
+        {
+            "input": "hey",
+            "include": ["message.output_text.logprobs"],
+            "top_logprobs": 2,
+            "max_output_tokens": 3,
+        },
+    ),
+    "responses-length": (RESPONSES, {"input": "hey", "max_output_tokens": 3}),
+    "responses-tools": (RESPONSES, {"input": "so: " + CALL, "tools": FUNCTIONS}),
+    "responses-tools-none": (
+        RESPONSES,
+        {"input": "so: " + CALL, "tools": FUNCTIONS, "tool_choice": "none"},
+    ),
+    # What the user says opens the reasoning last, and so the model is said to think at first.
+    "responses-reasoning": (RESPONSES, {"input": "hm</think>so<think>"}),
+    "responses-error": (RESPONSES, {"input": FAILS}),
+    "messages-plain": (MESSAGES, {"messages": user("hey")}),
+    "messages-system": (MESSAGES, {"messages": user("hey"), "system": "be brief"}),
+    "messages-stop": (MESSAGES, {"messages": user("one, two"), "stop_sequences": [", t"]}),
+    "messages-length": (MESSAGES, {"messages": user("hey"), "max_tokens": 3}),
+    "messages-tools": (MESSAGES, {"messages": user("so: " + CALL), "tools": ANTHROPIC_TOOLS}),
+    "messages-tools-none": (
+        MESSAGES,
+        {
+            "messages": user("so: " + CALL),
+            "tools": ANTHROPIC_TOOLS,
+            "tool_choice": {"type": "none"},
+        },
+    ),
+    "messages-reasoning": (MESSAGES, {"messages": user("hm</think>so<think>")}),
+    "messages-error": (MESSAGES, {"messages": user(FAILS)}),
 }
 
 
@@ -122,14 +161,25 @@ async def client() -> AsyncIterator[httpx.AsyncClient]:
 async def stream(found: httpx.AsyncClient, name: str) -> str:
     """What the server answers to one of BODIES, the same in every run."""
     path, body = BODIES[name]
+    if path == MESSAGES:
+        body = {"max_tokens": 200, **body}
     response = await found.post(path, json={**body, "stream": True})
-    text = response.text
-    for pattern, instead in (
-        (r'"(cmpl|chatcmpl|call)([-_])[0-9a-f]+"', r'"\1\2ID"'),
-        (r'"created":\d+', '"created":0'),
-    ):
-        text = re.sub(pattern, instead, text)
-    return f"{response.status_code} {response.headers['content-type']}\n\n{text}"
+    text = re.sub(r'"(created|created_at|completed_at)":\d+', r'"\1":0', response.text)
+    return f"{response.status_code} {response.headers['content-type']}\n\n{_numbered(text)}"
+
+
+def _numbered(text: str) -> str:
+    """With ID, ID2, ... for ids, in their order: what is one thing stays one."""
+    found: dict[str, list[str]] = {}
+
+    def instead(match: re.Match[str]) -> str:
+        ids = found.setdefault(match[1], [])
+        if match[2] not in ids:
+            ids.append(match[2])
+        number = ids.index(match[2]) + 1
+        return f'"{match[1]}ID{number if number > 1 else ""}"'
+
+    return re.sub(r'"((?:cmpl|chatcmpl|call|resp|msg|fc|rs|toolu)[-_])([0-9a-f]+)"', instead, text)
 
 
 async def streams() -> dict[str, str]:

@@ -82,6 +82,14 @@ def test_events_come_in_openais_order(http, read_events):
     assert {e["item_id"] for e in events if "item_id" in e} == {item["id"]}
 
 
+def test_an_item_that_was_cut_ends_as_it_is_in_the_response(http, read_events):
+    body = {"input": "hello", "max_output_tokens": 3, "stream": True}
+    with http.stream("POST", "/v1/responses", json=body) as response:
+        events = read_events(response)
+    (item,) = events[-1]["response"]["output"]
+    assert (events[-2]["item"], item["status"]) == (item, "incomplete")
+
+
 def test_a_response_that_was_cut_says_so(client):
     found = client.responses.create(model="echo", input="hello", max_output_tokens=3)
     assert (found.status, found.incomplete_details.reason) == ("incomplete", "max_output_tokens")

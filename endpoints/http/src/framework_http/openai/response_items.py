@@ -66,9 +66,10 @@ class Response:
         for change, block, text in self._blocks.take(self._reader.pieces(output)):
             yield from self._changed(change, block, text)
         if output.finished:
-            for change, block, text in self._blocks.finish():
-                yield from self._changed(change, block, text)
             self._status = _status(output)
+            cut = self._status["status"] != "completed"
+            for change, block, text in self._blocks.finish():
+                yield from self._changed(change, block, text, "incomplete" if cut else "completed")
 
     def end(self, reasoning_tokens: int) -> Iterator[Event]:
         """After the last output."""
@@ -93,7 +94,10 @@ class Response:
         self._numbers += 1
         return {"type": kind, "sequence_number": self._numbers - 1, **more}
 
-    def _changed(self, change: Change, block: Block, text: str) -> Iterator[Event]:
+    def _changed(
+        self, change: Change, block: Block, text: str, end: str = "completed"
+    ) -> Iterator[Event]:
+        """end: the status of a block that is closed."""
         place = {"item_id": _id(block), "output_index": block.index}
         if change == "open":
             item = self._item(block, "in_progress")
@@ -104,7 +108,7 @@ class Response:
         else:
             yield from self._text_changed(change, block, text, {**place, "content_index": 0})
         if change == "close":
-            item = self._item(block, "completed")
+            item = self._item(block, end)
             yield self._event("response.output_item.done", output_index=block.index, item=item)
 
     def _call_changed(
