@@ -109,7 +109,10 @@ class ExecutionConfig(Section):
     request for those of the whole vocabulary can take all memory.
 
     on_core_death: of a server whose engine core dies: "exit", or "restart" it, at most
-    max_core_restarts times in core_restart_window seconds, tries that fail included."""
+    max_core_restarts times in core_restart_window seconds, tries that fail included.
+    step_timeout: of a server, the seconds that one step may take; a core that makes one for longer
+    hangs, and is ended.  None: any.  The default is far more than a long prompt needs on a slow
+    machine, since a core that is at work must never be ended."""
 
     executor: str = "in_process"
     model_runner: str | None = None
@@ -121,6 +124,7 @@ class ExecutionConfig(Section):
     on_core_death: Literal["exit", "restart"] = "exit"
     max_core_restarts: int = Field(default=3, ge=1)
     core_restart_window: float = Field(default=600.0, gt=0)
+    step_timeout: float | None = Field(default=600.0, gt=0)
     tensor_parallel_size: int = Field(default=1, ge=1)
     enforce_eager: bool = False
     logprobs_mode: Literal[

@@ -16,7 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from framework.engine.in_flight import InFlight
-from framework.errors import EngineDeadError, EngineRestartingError, FrameworkError
+from framework.engine.remote.process import BEAT_SECONDS
+from framework.engine.watchdog import Watchdog
+from framework.errors import EngineRestartingError, FrameworkError
 
 if TYPE_CHECKING:
     from framework.engine.front_end import FrontEnd
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("framework")
 
-SILENCE = 30.0
-"""Seconds without a sign of life after which a core counts as lost."""
 PAUSE_SECONDS = 1.0
 """Between two starts of which the first failed."""
 
@@ -55,16 +55,19 @@ class CoreKeeper:
 
     front: whose core it is.  `on_core_death` of its configuration says whether a core that died
     is replaced; then `max_core_restarts` in `core_restart_window` seconds are tried, those that
-    fail included.
+    fail included.  A core in a process is watched: one that gives no sign of life, or makes one
+    step for longer than `step_timeout`, is ended and counts as one that died.
     """
 
     def __init__(self, front: FrontEnd, in_process: bool) -> None:
         self._front, self._in_process = front, in_process
         config = front.config.execution
+        self._step_timeout = config.step_timeout
         self._restarts = config.on_core_death == "restart"
         self._allowance = Allowance(config.max_core_restarts, config.core_restart_window)
         self._flight: InFlight | None = None
         self._replacing: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._stopping = False
 
     async def start(self) -> Started:
@@ -75,7 +78,19 @@ class CoreKeeper:
         except BaseException:
             await asyncio.to_thread(self._flight.core.close)
             raise
+        if not self._in_process:
+            self._watching = asyncio.create_task(self._watch())
         return started
+
+    async def _watch(self) -> None:
+        flight, dog = self.flight, Watchdog(BEAT_SECONDS, self._step_timeout)
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            if flight is not self._flight:
+                flight, dog = self.flight, Watchdog(BEAT_SECONDS, self._step_timeout)
+            error = dog.look(flight.core.signs, flight.core.busy)
+            if error is not None and flight.core.dead is None:
+                flight.core.give_up(error)
 
     async def _begin(self) -> tuple[InFlight, Started]:
         flight = InFlight(
@@ -110,29 +125,15 @@ class CoreKeeper:
         if flight.core.dead is None:
             return flight
         if self.recovering:
-            raise EngineRestartingError(
-                "the engine core died and is being started anew",
-                found=flight.core.dead.found,
-                mend="ask again later",
-            )
+            raise _restarting(flight.core.dead)
         raise flight.core.dead.with_traceback(None)
 
     def check(self) -> None:
-        """Raises what `alive` raises.  A core that is silent is from now on as dead as one that
-        ended."""
-        core = self.alive().core
-        silent = time.monotonic() - core.last_sign
-        if self._in_process or silent <= SILENCE:
-            return
-        core.give_up(
-            EngineDeadError(
-                "the engine core gives no sign of life",
-                expected="one each second",
-                found=f"none for {silent:.0f} s",
-                mend="end this process and start it anew",
-            )
-        )
-        self.alive()
+        """Raises what `alive` raises, also between the end of a core and the moment when those
+        who wait are told of it."""
+        ended = self.alive().core.ended()
+        if ended is not None:
+            raise _restarting(ended) if self._restarts else ended
 
     def _died(self, flight: InFlight) -> None:
         ours = flight is self._flight and not self._stopping
@@ -162,9 +163,23 @@ class CoreKeeper:
     async def stop(self, *, drain: bool) -> None:
         """End the core.  drain: when it has served all.  May be called twice."""
         self._stopping = True
-        if self._replacing is not None:
-            self._replacing.cancel()
-            await asyncio.gather(self._replacing, return_exceptions=True)
+        await _end(self._replacing)
         if self._flight is not None:
             await self._flight.core.stop(drain=drain)
+        await _end(self._watching)  # a core may hang while it serves the last ones
+        if self._flight is not None:
             await asyncio.to_thread(self._flight.core.close)
+
+
+async def _end(task: asyncio.Task[None] | None) -> None:
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _restarting(death: FrameworkError) -> EngineRestartingError:
+    return EngineRestartingError(
+        "the engine core died and is being started anew",
+        found=death.found,
+        mend="ask again later",
+    )

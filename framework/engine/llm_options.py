@@ -57,6 +57,7 @@ class LLMOptions(TypedDict, total=False):
     on_core_death: str
     max_core_restarts: int
     core_restart_window: float
+    step_timeout: float | None
     plugins: Mapping[str, str]
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]

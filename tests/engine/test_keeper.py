@@ -138,11 +138,12 @@ def test_a_silent_core_is_replaced(monkeypatch):
             first = made.core_pid
             # It is stopped, not ended, so that nobody sees an end.
             os.kill(first, signal.SIGSTOP)
-            monkeypatch.setattr("framework.engine.keeper.SILENCE", 0.0)
+            monkeypatch.setattr("framework.engine.watchdog.SILENCE", 1.0)
             await until(lambda: not healthy(made))
             monkeypatch.undo()
-            os.kill(first, signal.SIGKILL)
             await until(lambda: healthy(made))
+            with pytest.raises(ProcessLookupError):
+                os.kill(first, 0)
             assert await text_of(made, "after") == "after"
 
     asyncio.run(run())

@@ -13,6 +13,8 @@ import time
 import httpx
 import pytest
 
+from tests.engine.troubled import HANGS, troubled_plugin
+
 
 def test_health_version_and_models_tell_of_the_server(http):
     assert http.get("/health").json() == {"status": "ok"}
@@ -68,6 +70,15 @@ def alive(pid):
     return True
 
 
+def works(pid):
+    """Whether it runs, and has not ended with nobody having asked how."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def wait_for(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
@@ -77,10 +88,25 @@ def wait_for(condition, seconds=60.0):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads /proc")
 def test_a_dead_engine_makes_health_fail_and_ends_the_service(serve):
-    """Field bug 28."""
+    """Field bug 28: from the moment when the core has ended, whoever asks is not told that all is
+    well."""
     server = serve()
     (core,) = server.children()
     os.kill(core, signal.SIGKILL)
+    wait_for(lambda: not works(core))
+    with contextlib.suppress(httpx.TransportError):  # it has ended already
+        assert httpx.get(f"{server.url}/health", timeout=60).status_code == 503
+    assert server.process.wait(60) == 1
+
+
+def test_a_core_that_hangs_in_a_step_ends_the_service_too(serve):
+    """Two signs of life, which come each second."""
+    plugins = (f"--plugin={key}={value}" for key, value in troubled_plugin().items())
+    arguments = ("--set", "executor=troubled", "--step-timeout", "0.5")
+    server = serve(*arguments, root=tuple(plugins))
+    answer = httpx.post(f"{server.url}/v1/completions", json={"prompt": HANGS}, timeout=60)
+    assert answer.status_code == 503
+    assert "step_timeout, 0.5 s" in answer.json()["error"]["message"]
     assert server.process.wait(60) == 1
 
 

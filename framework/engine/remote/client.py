@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from framework.contracts.messages import EngineInput, EngineOutputs
-from framework.engine.remote.links import ClientLink
+from framework.engine.remote.links import KILL_AFTER, ClientLink
 from framework.engine.remote.messages import (
     Abort,
     Add,
@@ -33,7 +32,8 @@ class AsyncCore:
     """An engine core at the other end of a link.  Used on one event loop.
 
     on_outputs: called on the loop with what each step brought.  on_death: called once on the
-    loop when nothing more can come.
+    loop when nothing more can come.  signs: messages that have come.  busy: seconds that the step
+    which is being made had taken at the last one.
     """
 
     def __init__(
@@ -54,7 +54,8 @@ class AsyncCore:
         self._closing = False
         self._ended = asyncio.Event()
         self.dead: FrameworkError | None = None
-        self.last_sign = time.monotonic()
+        self.signs = 0
+        self.busy = 0.0
         self._reader = threading.Thread(target=self._read, name="framework-reader", daemon=True)
         self._reader.start()
 
@@ -91,15 +92,25 @@ class AsyncCore:
             self._link.send(Abort(request_ids=tuple(request_ids)))
 
     async def stop(self, *, drain: bool) -> None:
-        """Tell the core to end, and wait until it has.  drain: after it has served all."""
+        """Tell the core to end, and wait until it has; one that hangs is made to.  drain: after it
+        has served all, however long that takes."""
         self._closing = True
         if self.dead is None:
             self._link.send(Stop(drain=drain))
-        await self._ended.wait()
+        try:
+            async with asyncio.timeout(None if drain else KILL_AFTER):
+                await self._ended.wait()
+        except TimeoutError:
+            self.give_up(_closed())
 
     def give_up(self, error: EngineDeadError) -> None:
-        """Take the core for dead, although its end was not seen; `close` ends what is left."""
+        """Take the core for dead, although its end was not seen, and make it end."""
+        self._link.kill()
         self._die(error)
+
+    def ended(self) -> EngineDeadError | None:
+        """How the core has ended, which `dead` may tell a moment later."""
+        return self._link.ended()
 
     def close(self) -> None:
         """End the core by whatever means; waits for it.  May be called twice."""
@@ -144,7 +155,8 @@ class AsyncCore:
     # On the loop.
 
     def _handle(self, answer: Answer) -> None:
-        self.last_sign = time.monotonic()
+        self.signs += 1
+        self.busy = answer.busy if isinstance(answer, Beat) else 0.0
         match answer:
             case Outputs():
                 self._on_outputs(answer.outputs)
@@ -188,7 +200,7 @@ class AsyncCore:
 
     def _as_death(self, error: BaseException) -> FrameworkError:
         if self._closing:
-            return EngineDeadError("the engine is closed", mend="make a new engine")
+            return _closed()
         if isinstance(error, FrameworkError):
             return error
         return EngineDeadError(
@@ -196,3 +208,7 @@ class AsyncCore:
             found=f"{type(error).__name__}: {error}",
             mend="start the engine anew",
         )
+
+
+def _closed() -> EngineDeadError:
+    return EngineDeadError("the engine is closed", mend="make a new engine")

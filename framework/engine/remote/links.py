@@ -20,8 +20,11 @@ from framework.engine.remote.messages import (
     request_coder,
 )
 from framework.engine.remote.server import ServerLink
+from framework.errors import EngineDeadError
 
 T = TypeVar("T")
+KILL_AFTER = 10.0
+"""Seconds between the request to end and the end by force."""
 LAST_WORDS_MS = 2000
 """How long a core that ends waits for its last messages to be taken."""
 
@@ -42,6 +45,15 @@ class ClientLink(Protocol):
 
     def receive(self, timeout: float) -> Sequence[Answer]:
         """All that has come; waits up to `timeout` seconds for the first."""
+        ...
+
+    def ended(self) -> EngineDeadError | None:
+        """How the core has ended, None while it runs; what it sent may still be on its way.  May
+        be called by any thread."""
+        ...
+
+    def kill(self) -> None:
+        """Make a core that hangs end, without waiting for it.  A thread cannot be made to end."""
         ...
 
     def end(self) -> None:
@@ -105,6 +117,19 @@ class QueueLink(_QueueEnd):
 
         self._thread = threading.Thread(target=run, name="framework-core", daemon=True)
         self._thread.start()
+
+    def ended(self) -> EngineDeadError | None:
+        """See ClientLink."""
+        if self._thread.is_alive():
+            return None
+        return EngineDeadError(
+            "the thread of the engine core has ended",
+            expected="a thread that runs until it is told to stop",
+            mend="the log has the fault; start the engine anew",
+        )
+
+    def kill(self) -> None:
+        """See ClientLink."""
 
     def end(self) -> None:
         """See ClientLink."""

@@ -99,7 +99,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """The process lives.  busy: seconds since the step that is being made began."""
+    """The process lives.  busy: seconds for which the step that is being made was seen."""
 
     busy: float = 0.0
 

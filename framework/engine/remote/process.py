@@ -21,6 +21,7 @@ import msgspec
 
 from framework.core.engine_core import EngineCore
 from framework.engine.remote.links import (
+    KILL_AFTER,
     Addresses,
     AnswerSender,
     SocketClientLink,
@@ -28,19 +29,19 @@ from framework.engine.remote.links import (
 )
 from framework.engine.remote.messages import (
     Answer,
-    Beat,
     Died,
     Request,
     Started,
     Stop,
     WireError,
 )
+from framework.engine.remote.pulse import Heart, Pulse
 from framework.engine.remote.server import CoreServer, ServerLink
 from framework.errors import EngineDeadError
 
 BEAT_SECONDS = 1.0
-KILL_AFTER = 10.0
-"""Seconds between the request to end and the end by force."""
+LAST_WORDS_SECONDS = 0.1
+"""What a child has sent may come a little later than its end is seen."""
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,8 +60,9 @@ Built = tuple[EngineCore, Started]
 Builder = Callable[[bytes], Built]
 
 
-def serve(link: ServerLink, build: Callable[[], Built]) -> None:
-    """Make a core and serve it; whatever goes wrong is told to the other end."""
+def serve(link: ServerLink, build: Callable[[], Built], pulse: Pulse | None = None) -> None:
+    """Make a core and serve it; whatever goes wrong is told to the other end.  pulse: see
+    CoreServer."""
     try:
         core, started = build()
     except BaseException as error:
@@ -69,7 +71,7 @@ def serve(link: ServerLink, build: Callable[[], Built]) -> None:
             raise
         return
     link.send(started)
-    CoreServer(core, link).run()
+    CoreServer(core, link, pulse or Pulse()).run()
 
 
 class CoreProcess:
@@ -111,16 +113,27 @@ class CoreProcess:
 
     def receive(self, timeout: float) -> Sequence[Answer]:
         """All that has come; waits up to `timeout` seconds for the first."""
-        exit_code = self._child.poll()
-        found = self._link.receive(0.0 if exit_code is not None else timeout)
-        if not found and exit_code is not None:
-            raise EngineDeadError(
-                "the process of the engine core has ended",
-                expected="a process that runs until it is told to stop",
-                found=_how(exit_code),
-                mend="see its last lines on standard error, then start the engine anew",
-            )
+        ended = self.ended()
+        found = self._link.receive(timeout if ended is None else LAST_WORDS_SECONDS)
+        if not found and ended is not None:
+            raise ended
         return found
+
+    def ended(self) -> EngineDeadError | None:
+        """See ClientLink."""
+        exit_code = self._child.poll()
+        if exit_code is None:
+            return None
+        return EngineDeadError(
+            "the process of the engine core has ended",
+            expected="a process that runs until it is told to stop",
+            found=_how(exit_code),
+            mend="see its last lines on standard error, then start the engine anew",
+        )
+
+    def kill(self) -> None:
+        """See ClientLink."""
+        self._child.kill()
 
     def end(self) -> None:
         """End the child, by force if it does not end by itself, and wait for that."""
@@ -158,10 +171,12 @@ def main() -> None:
 
     logging.basicConfig(level=orders.log_level, format="core: %(message)s", force=True)
     link = SocketServerLink(orders.requests, orders.answers, parent=orders.parent)
-    heart = threading.Thread(target=_beat, args=(orders,), name="framework-heartbeat", daemon=True)
+    pulse = Pulse()
+    heart = threading.Thread(target=_beat, args=(orders, pulse), name="framework-heartbeat")
+    heart.daemon = True
     heart.start()
     try:
-        serve(link, lambda: _builder(orders.builder)(orders.recipe))
+        serve(link, lambda: _builder(orders.builder)(orders.recipe), pulse)
     finally:
         link.close()
 
@@ -174,12 +189,13 @@ def _builder(value: str) -> Builder:
     return found
 
 
-def _beat(orders: Orders) -> None:
+def _beat(orders: Orders, pulse: Pulse) -> None:
     """Tell that the process lives, from a thread and a socket of its own, since a step may
     take long; and end the process when the parent is gone, for the same reason."""
     sender = AnswerSender(orders.answers)
+    heart = Heart(pulse, BEAT_SECONDS)
     while os.getppid() == orders.parent:
-        sender.send(Beat())
+        sender.send(heart.beat())
         time.sleep(BEAT_SECONDS)
     os._exit(1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -22,6 +21,7 @@ from framework.engine.remote.messages import (
     Stop,
     WireError,
 )
+from framework.engine.remote.pulse import Pulse
 from framework.errors import EngineDeadError, FrameworkError, UnsupportedError
 
 log = logging.getLogger("framework.requests")
@@ -65,16 +65,16 @@ METHODS: dict[str, Callable[..., Any]] = {
 class CoreServer:
     """Serves one core until it is told to stop, or the core or the other end dies.
 
-    busy_since: monotonic seconds when the step that is being made began, else None.
+    pulse: is told of each step.
     """
 
-    def __init__(self, core: EngineCore, link: ServerLink) -> None:
+    def __init__(self, core: EngineCore, link: ServerLink, pulse: Pulse) -> None:
         self._core = core
         self._link = link
+        self._pulse = pulse
         self._stopping = False
         self._live: set[str] = set()
         self._told = EngineStats()
-        self.busy_since: float | None = None
 
     def run(self) -> None:
         """Returns after a Stop, when all that is to be served has been; closes the core."""
@@ -97,9 +97,9 @@ class CoreServer:
                 self._step()
 
     def _step(self) -> None:
-        self.busy_since = time.monotonic()
+        self._pulse.begin()
         outputs = self._core.step()
-        self.busy_since = None
+        self._pulse.end()
         for end in outputs.finished:
             request_id = outputs.request_ids[end.row]
             log.debug("request %s ended: %s", request_id, end.reason)
