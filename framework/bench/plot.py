@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from framework.bench.report import PolicyRun, check_folder
+from framework.bench.report import PolicyRun, check_folder, readable
 from framework.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def plot(path: Path, trace: Trace, runs: Sequence[PolicyRun]) -> None:
             if not len(ttft):
                 continue
             part = np.arange(1, len(ttft) + 1) / len(ttft)
-            name = trace.tenant_names[tenant] or "(none)"
+            name = readable(trace.tenant_names[tenant])
             axes.step(
                 np.maximum(ttft, 1e-6),
                 part,

@@ -60,7 +60,7 @@ def read_trace(path: Path) -> tuple[Trace, str]:
     out, and the order is free.  Raises ConfigError that names the line."""
     try:
         data = path.read_bytes()
-        lines = data.decode("utf-8").splitlines()
+        lines = data.decode("utf-8").split("\n")  # a name may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             f"the arrivals cannot be read: {error}",
@@ -171,6 +171,7 @@ class Arrivals:
         generator = np.random.default_rng(seed)
         names = tuple(dict.fromkeys([*self.shares, *(flood.tenant for flood in self.floods)]))
         shares = np.array([self.shares.get(name, 0.0) for name in names])
+        shares = shares / (shares.max(initial=0.0) or 1.0)  # so that no sum of them is too large
         count = self.num_requests if shares.any() else 0
         gaps = np.zeros(count)
         if math.isfinite(self.rate):

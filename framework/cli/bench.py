@@ -67,7 +67,7 @@ def schedule(
         loop_depth=loop_depth,
     )
     objective = Objective(ttft=slo_ttft, itl=slo_itl)
-    _check_files(json_file, plot)
+    _check_files(arrivals, json_file, plot)
     made = {
         "rate": rate,
         "num_requests": num_requests,
@@ -85,8 +85,8 @@ def schedule(
     _tell(context, trace, runs, settings, json_file, plot)
 
 
-def _check_files(json_file: Path | None, plot: Path | None) -> None:
-    """Find out before the work whether its results can be written."""
+def _check_files(arrivals: Path | None, json_file: Path | None, plot: Path | None) -> None:
+    """Find out before the work whether its results can be written, and over nothing else."""
     from framework.bench.plot import check_plot
     from framework.bench.report import check_folder
 
@@ -94,6 +94,15 @@ def _check_files(json_file: Path | None, plot: Path | None) -> None:
         check_folder(json_file)
     if plot is not None:
         check_plot(plot)
+    files = {"--arrivals": arrivals, "--json": json_file, "--plot": plot}
+    flag_of: dict[Path, str] = {}
+    for flag, file in files.items():
+        if file is not None and flag_of.setdefault(file.resolve(), flag) != flag:
+            raise ConfigError(
+                f"{flag} would overwrite the file of {flag_of[file.resolve()]}",
+                expected="a file of its own",
+                found=str(file),
+            )
 
 
 def _tell(

@@ -82,6 +82,72 @@ def test_a_plot_is_written(bench, tmp_path):
     assert "known ending" in err
 
 
+def lines(*tenants):
+    """A trace with a request of each."""
+    return "".join(
+        json.dumps({"arrival": 1, "prompt": 3, "output": 2, "tenant": name}, ensure_ascii=False)
+        + "\n"
+        for name in tenants
+    ).encode("utf-8", "surrogatepass")
+
+
+STRANGE = ["a\u2028b", "a\x85b", "\x1b[31mred", "[bold]", "$\\frac{", "\0"]
+SHOWN = [r"a\u2028b", r"a\x85b", r"\x1b[31mred", "[bold]", r"$\frac{", r"\x00", r"\ud800"]
+
+
+def test_names_of_tenants_may_hold_anything_and_are_shown_readably(bench, tmp_path):
+    pytest.importorskip("matplotlib")
+    file = tmp_path / "arrivals.jsonl"
+    half = b'{"arrival": 1, "prompt": 3, "output": 2, "tenant": "\\ud800"}\n'
+    file.write_bytes(lines(*STRANGE) + half)
+    results = ("--json", tmp_path / "r.json", "--plot", tmp_path / "r.svg")
+    code, out, err = bench("schedule", "--arrivals", file, *results)
+    assert (code, err) == (0, "")
+    assert [line.split()[1] for line in out.splitlines()[3:]] == SHOWN
+    out.encode()  # a terminal could
+    (run,) = json.loads((tmp_path / "r.json").read_text())["policies"]
+    assert list(run["tenants"]) == [*STRANGE, "\ud800"]
+
+
+def test_of_many_tenants_those_with_the_most_requests_have_rows(bench, tmp_path):
+    file = tmp_path / "arrivals.jsonl"
+    file.write_bytes(lines(*(f"t{n}" for n in range(100)), *(f"t{n}" for n in range(50, 90))))
+    code, out, _ = bench("schedule", "--arrivals", file, "--json", tmp_path / "r.json")
+    assert code == 0
+    assert [line.split()[1] for line in out.splitlines()[2:]] == [
+        "all",
+        *(f"t{n}" for n in range(50, 90)),
+    ]
+    (run,) = json.loads((tmp_path / "r.json").read_text())["policies"]
+    assert len(run["tenants"]) == 100
+
+
+def test_shares_may_be_as_large_and_as_small_as_numbers_are(bench):
+    code, out, _ = bench("schedule", *SMALL, "--tenants", "a:1e308,b:1e308,c:5e-324")
+    assert code == 0
+    requests = {line.split()[1]: int(line.split()[2]) for line in out.splitlines()[2:]}
+    assert requests["c"] == 0 < min(requests["a"], requests["b"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--json", "in.jsonl"), "--json would overwrite the file of --arrivals"),
+        (("--plot", "./in.svg"), "--plot would overwrite the file of --arrivals"),
+        (("--json", "o.svg", "--plot", "o.svg"), "--plot would overwrite the file of --json"),
+    ],
+)
+def test_nothing_is_written_over_another_file(bench, tmp_path, monkeypatch, flags, words):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.jsonl").write_bytes(lines("a"))
+    (tmp_path / "in.svg").symlink_to("in.jsonl")
+    code, out, err = bench("schedule", "--arrivals", "in.jsonl", *flags)
+    assert (code, out) == (1, "")
+    assert words in err
+    assert (tmp_path / "in.jsonl").read_bytes() == lines("a")
+
+
 def test_without_matplotlib_a_plot_says_what_to_install(bench, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     code, out, err = bench("schedule", *SMALL, "--plot", "plot.png")
