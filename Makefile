@@ -12,7 +12,7 @@ PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms
 WORKERS ?= -n 2 --dist loadfile
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
-.PHONY: demo test test-core test-long lint docs goldens goldens-sse bench-core clean
+.PHONY: demo test test-core test-long lint docs goldens goldens-sse bench bench-core clean
 
 $(VENV)/ready: constraints.txt dev-requirements.txt $(PROJECTS)
 	$(PYTHON) -m venv $(VENV)
@@ -67,6 +67,14 @@ docs: $(VENV)/ready
 # printed side by side, from the same run.  Without it only ours is measured.
 bench-core: $(CORE_VENV)/ready
 	$(CORE_VENV)/bin/framework bench core --json bench-core.json $(if $(PEERS),--peers "$(PEERS)")
+
+# Ours beside other engines on the same work, medians of ROUNDS rounds.  PEERS: a folder with
+# vllm/, hf/, model/ and gguf/; without it only ours is measured.  PEER_SCRIPT: what runs the peers
+# instead of framework/bench/peer_engines.py, with the same arguments.
+ROUNDS ?= 3
+bench: $(VENV)/ready
+	$(BIN)/framework bench compare --rounds $(ROUNDS) --json bench.json \
+		$(if $(PEERS),--peers "$(PEERS)") $(if $(PEER_SCRIPT),--peer-script "$(PEER_SCRIPT)")
 
 goldens: $(VENV)/gemma
 	$(BIN)/python -m tests.parity.make_goldens

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from framework.cli import bench_model
 from framework.cli import bench_options as options
 from framework.cli.commands import CommandGroup
 from framework.cli.context import registry_of, root_options
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 app = typer.Typer(
     cls=CommandGroup, help="Benchmarks of scheduling, engine and server.", no_args_is_help=True
 )
+for _command in (bench_model.case, bench_model.step, bench_model.start, bench_model.compare):
+    app.command()(_command)
 
 
 @app.command()

@@ -105,6 +105,12 @@ class ModelRunner(Contract):
         memory again, which loads the same weights, and leaves all slots and pages empty: the next
         plans may still release who was in a slot before.  A wake that raises changes nothing, and
         may come again; one that is awake has nothing to do.
+
+        profile {"action": "begin"} and {"action": "end", "rows": R, "context": C}: the steps
+        between them are watched, and slower for it.  The end tells "operators", a list of (name,
+        calls, seconds without those that it called); "work" of a decode step of R rows at C
+        tokens ("flops" and "bytes" of the linear operators, "cache_bytes"); and "machine", what
+        it gave just now ("flops_per_s", "bytes_per_s").
         """
 
     @abstractmethod

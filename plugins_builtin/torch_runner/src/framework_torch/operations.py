@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-CONTROL_OPS = frozenset(("health", "sleep", "wake"))
+CONTROL_OPS = frozenset(("health", "profile", "sleep", "wake"))

@@ -21,6 +21,7 @@ from framework_torch.operations import CONTROL_OPS
 
 if TYPE_CHECKING:
     from framework_torch.loading import Loaded
+    from framework_torch.profiling import Profiler
     from framework_torch.step import StepComputer
 
 
@@ -40,6 +41,7 @@ class TorchRunner(ModelRunner):
         self._plan: CachePlan | None = None
         self._queue: deque[StepPlan] = deque()
         self._steps = 0
+        self._profiler: Profiler | None = None
 
     def load(self, context: RunnerContext) -> RunnerInfo:
         from framework_torch.loading import load
@@ -95,6 +97,8 @@ class TorchRunner(ModelRunner):
                 self._sleep(weights=arguments["level"] > 1)
             case "wake":
                 self._wake()
+            case "profile":
+                return self._profile(arguments)
             case _:
                 raise UnsupportedError(
                     f"the torch runner has no operation {op!r}",
@@ -102,6 +106,13 @@ class TorchRunner(ModelRunner):
                     found=op,
                 )
         return {}
+
+    def _profile(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        from framework_torch.profiling import Profiler
+
+        if self._profiler is None:
+            self._profiler = Profiler()
+        return self._profiler.control(self._ready_to_bind(), arguments)
 
     def _sleep(self, *, weights: bool) -> None:
         """Forget the cache and the tables of the requests, and the model with its weights."""
@@ -128,6 +139,9 @@ class TorchRunner(ModelRunner):
             self._computer = bind(self._loaded, self._plan)
 
     def close(self) -> None:
+        profiler, self._profiler = self._profiler, None
+        if profiler is not None:
+            profiler.close()
         self._computer = None
         self._loaded = None
         self._context = None

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from framework.contracts.model import Model
 from framework.contracts.step import I32, LateInputs, Logprobs, empty_i32
 from framework_torch.batch import Batch
 from framework_torch.prepare import I64, Points, StepInputs
 
 if TYPE_CHECKING:
+    import torch
+
     from framework_torch.sampler import Sampler, SamplerOutput
 
 
@@ -47,13 +47,11 @@ def sample(
     late: LateInputs,
     batch: Batch,
     sampler: Sampler,
-    model: Model,
-    hidden: torch.Tensor,
+    logits: torch.Tensor,
 ) -> Sampled:
-    """Sample at all points, keep what follows from accepted drafts, note it in the table."""
-    if not len(points):
-        return Sampled.nothing()
-    logits = model.logits(hidden[torch.from_numpy(points.at).to(hidden.device)])
+    """Sample at all points, keep what follows from accepted drafts, note it in the table.
+
+    logits: [N, V] of the points, N > 0; changed in place."""
     drafts = _drafts_of(points, inputs) if len(inputs.draft_ids) else None
     masked, mask_points = _masks(points, late)
     out = sampler.sample(

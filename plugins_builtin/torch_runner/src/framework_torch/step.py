@@ -16,7 +16,7 @@ from framework.contracts.step import F32, I32, LateInputs, PromptLogprobs, StepP
 from framework.plugins.blame import blaming, failure
 from framework_torch.batch import Batch
 from framework_torch.cache import KvCache
-from framework_torch.prepare import StepInputs, prepare, sample_points
+from framework_torch.prepare import Points, StepInputs, prepare, sample_points
 from framework_torch.prompt_scores import score_prompts
 from framework_torch.sampling import Sampled, sample
 
@@ -77,13 +77,26 @@ class StepComputer:
             vectors, without = self.pooler.pool(plan, inputs, hidden)
             failed = {**failed, **without}
         points = sample_points(plan, inputs, self.batch)
-        sampled = sample(points, inputs, late, self.batch, self.sampler, self.model, hidden)
+        scored = time.perf_counter()
+        logits = self._logits(hidden, points) if len(points) else None
+        computed = time.perf_counter()
+        sampled = Sampled.nothing()
+        if logits is not None:
+            sampled = sample(points, inputs, late, self.batch, self.sampler, logits)
         timings = {
             "prepare": prepared - started,
             "forward": forwarded - prepared,
-            "sample": time.perf_counter() - forwarded,
+            "logits": computed - scored,
+            "sample": time.perf_counter() - computed + scored - forwarded,
         }
         return _result(plan, sampled, parts, {**errors, **failed}, timings, vectors)
+
+    def _logits(self, hidden: torch.Tensor, points: Points) -> torch.Tensor:
+        """Of the points only: float32 [N, V]."""
+        at = points.at
+        if len(at) == len(hidden) and at[0] == 0:  # ascending: all of them
+            return self.model.logits(hidden)
+        return self.model.logits(hidden[self._tensor(at)])
 
     def _metadata(self, inputs: StepInputs) -> list[object]:
         """Each backend's own metadata, group by group."""

@@ -24,11 +24,12 @@ class Operated(nn.Module):
     """A use of an operator, see `framework.contracts.kernel.OperatorSite`.
 
     Until a kernel is adopted, `forward` computes plainly; then it is the kernel's own call, so
-    that nothing stands between the model and the kernel.
+    that nothing stands between the model and the kernel.  num_bytes: of the weights as it is used.
     """
 
     op: str
     shared = False
+    num_bytes = 0
 
     def __init__(
         self,
@@ -44,6 +45,8 @@ class Operated(nn.Module):
         return dict(self.named_parameters(recurse=False))
 
     def adopt(self, prepared: Prepared) -> None:
+        kept = sum(weight.nbytes for weight in self.weights().values())
+        self.num_bytes = prepared.num_bytes + (kept if prepared.keeps_weights else 0)
         if not prepared.keeps_weights:
             for name in self.weights():
                 setattr(self, name, None)
