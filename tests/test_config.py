@@ -158,3 +158,41 @@ def test_a_nested_value_that_unfolds_to_any_length_is_told_shortly(tmp_path):
     with pytest.raises(ConfigError, match="section 'model'") as caught:
         resolve({}, file=file)
     assert len(str(caught.value)) < 500
+
+
+def test_speculation_may_be_said_in_one_mapping(tmp_path):
+    file = tmp_path / "engine.yaml"
+    file.write_text(
+        "speculation:\n"
+        "  speculative_config: {method: ngram, prompt_lookup_max: 3, num_speculative_tokens: 7}\n"
+    )
+    env = {"FRAMEWORK_SPECULATION__SPECULATIVE_CONFIG": '{"num_speculative_tokens": 2}'}
+    resolved = resolve({"model": "m"}, env=env, file=file)
+    speculation, plugin = resolved.config.speculation, resolved.config.plugin
+    assert speculation.speculative_proposer == "ngram"
+    assert speculation.num_speculative_tokens == 2
+    assert nested_options(plugin.plugin_options) == {
+        "speculative_proposer": {"ngram": {"prompt_lookup_max": 3}}
+    }
+    assert resolved.provenance["speculation.speculative_proposer"] == f"file {file}"
+    (source,) = env
+    assert resolved.provenance["speculation.num_speculative_tokens"] == f"environment {source}"
+    said = {"method": "eagle", "model": "heads"}
+    resolved = resolve({"model": "m", "speculative_config": said}, env=env, file=file)
+    assert resolved.config.speculation.speculative_proposer == "eagle"
+    assert resolved.config.speculation.speculative_model == "heads"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ({"prompt_lookup_max": 4}, "does not say of which proposer"),
+        ({"method": 5, "prompt_lookup_max": 4}, "does not say of which proposer"),
+        ({"method": 5}, "speculative_proposer is invalid"),
+        ({"method": "ngram", "num_speculative_tokens": 0}, "num_speculative_tokens is invalid"),
+        ("ngram", "speculative_config is invalid"),
+    ],
+)
+def test_a_bad_mapping_of_speculation_is_named(value, words):
+    with pytest.raises(ConfigError, match=words):
+        resolve({"model": "m", "speculative_config": value})

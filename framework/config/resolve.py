@@ -28,6 +28,7 @@ from framework.config.layers import (
     setting,
 )
 from framework.config.sections import ENV_ALIASES, EngineConfig
+from framework.config.speculation import expanded
 from framework.errors import ConfigError
 
 _PREFIX = "FRAMEWORK_"
@@ -86,6 +87,7 @@ def resolve(
 
 
 def _resolved(preset: list[Setting], proposed: list[Setting], given: list[Setting]) -> Resolved:
+    given = [each for item in given for each in expanded(item)]
     merged = Merged(preset, proposed, given)
     try:
         config = EngineConfig.model_validate(merged.values)

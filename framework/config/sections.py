@@ -132,6 +132,19 @@ class ExecutionConfig(Section):
     ] = "raw_logprobs"
 
 
+class SpeculationConfig(Section):
+    """speculative_proposer: name of the plugin that guesses the next tokens; None: nobody does.
+    num_speculative_tokens: most guesses per request and step.  speculative_model: what a proposer
+    reads that has a model of its own: alias, folder, file or hub id.
+    speculative_config: all of it in one mapping, {"method": PROPOSER, "model": ...,
+    "num_speculative_tokens": ..., and the options of the proposer}."""
+
+    speculative_proposer: str | None = None
+    num_speculative_tokens: int = Field(default=5, ge=1, le=64)
+    speculative_model: str | None = Field(default=None, min_length=1)
+    speculative_config: dict[str, Any] = Field(default_factory=dict)
+
+
 class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
@@ -162,7 +175,17 @@ class PluginConfig(Section):
 # What a plugin may not propose (see framework.config.proposals): which model it is and whom it
 # trusts.  The section of plugins is closed as well.
 NOT_FOR_PLUGINS = frozenset(
-    ("model", "tokenizer", "revision", "token", "trust_remote_code", "chat_template", "load_format")
+    (
+        "model",
+        "tokenizer",
+        "revision",
+        "token",
+        "trust_remote_code",
+        "chat_template",
+        "load_format",
+        "speculative_model",
+        "speculative_config",
+    )
 )
 
 # Names beside FRAMEWORK_<SECTION>__<FIELD>, in a row with the other variables of plugins.
@@ -176,4 +199,5 @@ class EngineConfig(Section):
     cache: CacheConfig = Field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = Field(default_factory=SchedulerConfig)
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
+    speculation: SpeculationConfig = Field(default_factory=SpeculationConfig)
     plugin: PluginConfig = Field(default_factory=PluginConfig)

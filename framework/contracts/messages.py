@@ -102,6 +102,8 @@ class EngineStats:
     pages_used: not free, pinned ones included.  prefix_queries, prefix_hits: tokens asked for
     and found.  prefix_evictions: names lost because their page was needed.
     prefix_collisions: names found with other contents; treated as not found.
+    drafted: times that drafts of a request were verified.  drafts: how many they were.  accepted:
+    how many of them were accepted, by their place among the drafts of a step.
     """
 
     running: int = 0
@@ -114,6 +116,9 @@ class EngineStats:
     prefix_collisions: int = 0
     pages_pinned: int = 0
     preemptions: int = 0
+    drafted: int = 0
+    drafts: int = 0
+    accepted: tuple[int, ...] = ()
     loading: int = 0
     waiting_reasons: Mapping[str, int] = field(default_factory=dict)
 

@@ -43,6 +43,9 @@ class RunnerContext:
     seed: of dummy weights.  pooling: how the operator wants vectors to be made, or None.
     logits_processors: names of the processors that the operator activated; a runner that applies
     them declares the feature "logits_processors", and is refused where there are some if not.
+    proposer: name of the speculative proposer, or None; a runner that lets one propose declares
+    the feature "proposer" and is refused with one if not.  max_drafts: the most it may propose per
+    request and step.  draft_model: files of the proposer's own model, or None.
     """
 
     model: ModelFiles
@@ -61,6 +64,9 @@ class RunnerContext:
     logits_processors: tuple[str, ...] = ()
     progress: bool = False
     pooling: str | None = None
+    proposer: str | None = None
+    max_drafts: int = 0
+    draft_model: ModelFiles | None = None
 
 
 class ModelRunner(Contract):

@@ -15,7 +15,9 @@ Metrics have vLLM's names without its prefix, so that its dashboards serve after
     counters    prefix_cache_queries, prefix_cache_hits, num_preemptions, prompt_tokens,
                 generation_tokens, request_success (label finished_reason), core_restarts;
                 with the label tenant tenant_requests, tenant_prompt_tokens,
-                tenant_generation_tokens
+                tenant_generation_tokens; once there were drafts spec_decode_num_drafts,
+                spec_decode_num_draft_tokens, spec_decode_num_accepted_tokens and, with the label
+                position, spec_decode_num_accepted_tokens_per_pos
     histograms  time_to_first_token_seconds, inter_token_latency_seconds,
                 e2e_request_latency_seconds, request_queue_time_seconds,
                 request_prefill_time_seconds, request_decode_time_seconds, iteration_tokens_total

@@ -30,11 +30,26 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Counters:
-    """They only rise."""
+    """They only rise.  drafted: rows with drafts.  drafts: tokens of them.  accepted: those that
+    were accepted, by their place among the drafts of a row."""
 
     prefix_queries: int = 0
     prefix_hits: int = 0
     preemptions: int = 0
+    drafted: int = 0
+    drafts: int = 0
+    accepted: list[int] = field(default_factory=list)
+
+    def add_drafts(
+        self, counts: npt.NDArray[np.integer], accepted: npt.NDArray[np.integer]
+    ) -> None:
+        """Of rows of a step."""
+        self.drafted += int((counts > 0).sum())
+        self.drafts += int(counts.sum())
+        most = int(accepted.max(initial=0))
+        self.accepted += [0] * (most - len(self.accepted))
+        for place in range(most):
+            self.accepted[place] += int((accepted > place).sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +265,9 @@ class CoreState:
             pages_pinned=len(self.kv.pins),
             loading=len(self.loading),
             preemptions=self.counters.preemptions,
+            drafted=self.counters.drafted,
+            drafts=self.counters.drafts,
+            accepted=tuple(self.counters.accepted),
             waiting_reasons=self.queue.waiting_reasons(),
         )
 

@@ -137,6 +137,9 @@ class Updater:
             refused = np.zeros(len(live), np.int64) + plan.draft_counts
             if len(result.accepted):
                 refused -= result.accepted
+            if plan.draft_counts.any():
+                counts = plan.draft_counts[live]
+                self._state.counters.add_drafts(counts, counts - refused[live])
             table.planned[slots] -= refused[live]
             ends = ends - refused
         table.in_flight[slots] -= 1

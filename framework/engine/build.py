@@ -19,8 +19,18 @@ from framework.engine.events import build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.io import create_io_processors
-from framework.engine.model_files import find_model, guarded, load_tokenizer
-from framework.engine.refusals import refuse_inert, refuse_no_folder, refuse_unsupported
+from framework.engine.model_files import (
+    find_draft_model,
+    find_model,
+    guarded,
+    load_tokenizer,
+)
+from framework.engine.refusals import (
+    refuse_inert,
+    refuse_no_folder,
+    refuse_silent,
+    refuse_unsupported,
+)
 from framework.engine.remote.messages import Started
 from framework.errors import PluginError
 from framework.plugins.kinds import Scope
@@ -99,12 +109,19 @@ def build_engine(resolved: Resolved) -> Engine:
             participants = create_participants(registry, config)
             # Made with the core; a wrong name is told before a model is looked for.
             registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
+            if config.speculation.speculative_proposer is not None:
+                registry.find(
+                    "speculative_proposer", config.speculation.speculative_proposer, named=True
+                )
         with _phase("model files"):
             model = find_model(registry, config.model)
+            draft_model = find_draft_model(registry, config)
         with _phase("tokenizer"):
             tokenizer = load_tokenizer(registry, config.model, model)
         early = (*proposed, *registry.notes)
-        core, notes = build_core(config, registry, model, tuple(processors), participants)
+        core, notes = build_core(
+            config, registry, model, tuple(processors), participants, draft_model
+        )
         undo.callback(core.close)
         inputs = InputProcessor(
             tokenizer,
@@ -146,6 +163,7 @@ def build_core(
     model: ModelFiles,
     logits_processors: tuple[str, ...],
     participants: Mapping[str, SchedulerParticipant],
+    draft_model: ModelFiles | None = None,
 ) -> tuple[EngineCore, tuple[str, ...]]:
     """A core with a loaded runner and a bound cache, and its start-up lines.
 
@@ -160,10 +178,11 @@ def build_core(
             record = registry.find("executor", config.execution.executor, named=True)
             executor = cast("Executor", registry.create_record(record))
             undo.callback(executor.close)
-            context = _context(config, registry, model, logits_processors)
+            context = _context(config, registry, model, logits_processors, draft_model)
             with guarded(record, f"loading model {model.name!r}"):
                 info = executor.load(context)
             refuse_inert(logits_processors, info, record.key)
+            refuse_silent(context.proposer, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)
         undo.pop_all()
@@ -212,6 +231,7 @@ def _context(
     registry: PluginRegistry,
     model: ModelFiles,
     logits_processors: tuple[str, ...],
+    draft_model: ModelFiles | None,
 ) -> RunnerContext:
     choices = {
         "model_runner": config.execution.model_runner,
@@ -235,7 +255,15 @@ def _context(
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),
         pooling=config.model.pooling,
+        proposer=config.speculation.speculative_proposer,
+        max_drafts=_max_drafts(config),
+        draft_model=draft_model,
     )
+
+
+def _max_drafts(config: EngineConfig) -> int:
+    speculation = config.speculation
+    return speculation.num_speculative_tokens if speculation.speculative_proposer else 0
 
 
 def _core(
@@ -257,6 +285,7 @@ def _core(
         page_tokens=config.cache.page_size,
         num_pages=config.cache.num_pages,
         loop_depth=config.scheduler.loop_depth,
+        max_drafts=_max_drafts(config),
         max_num_active=config.scheduler.max_num_active,
         long_prefill_threshold=config.scheduler.long_prefill_threshold,
         watermark=config.scheduler.watermark,

@@ -26,7 +26,7 @@ from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.io import create_io_processors, find_processor
-from framework.engine.model_files import find_model, load_tokenizer
+from framework.engine.model_files import find_draft_model, find_model, load_tokenizer
 from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started
@@ -69,6 +69,7 @@ class FrontEnd:
     registry: PluginRegistry
     events: Events
     model: ModelFiles
+    draft_model: ModelFiles | None
     tokenizer: Tokenizer
     processors: dict[str, LogitsProcessor]
     io_processors: dict[str, IOProcessor]
@@ -105,14 +106,19 @@ class FrontEnd:
             def build() -> Built:
                 participants = create_participants(self.registry, self.config)
                 core, notes = build_core(
-                    self.config, self.registry, self.model, names, participants
+                    self.config,
+                    self.registry,
+                    self.model,
+                    names,
+                    participants,
+                    self.draft_model,
                 )
                 return core, started_of(core, notes)
 
             return QueueLink(lambda far: serve(far, build))
         return CoreProcess(
             recipe.BUILDER,
-            recipe.write(self.config, self.registry, self.model, names),
+            recipe.write(self.config, self.registry, self.model, names, self.draft_model),
             log_level=log.getEffectiveLevel(),
         )
 
@@ -231,6 +237,8 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
     names = registry.selectable("scheduler_participant", config.plugin.scheduler_participants)
     registry.selectable("scheduling_policy", [config.scheduler.scheduling_policy])
     registry.selectable("executor", [config.execution.executor])
+    if config.speculation.speculative_proposer is not None:
+        registry.selectable("speculative_proposer", [config.speculation.speculative_proposer])
     model = find_model(registry, config.model)
     tokenizer = load_tokenizer(registry, config.model, model)
     registry.log_states()
@@ -241,6 +249,7 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         registry=registry,
         events=events,
         model=model,
+        draft_model=find_draft_model(registry, config),
         tokenizer=tokenizer,
         processors=processors,
         io_processors=io_processors,

@@ -58,6 +58,10 @@ class LLMOptions(TypedDict, total=False):
     max_core_restarts: int
     core_restart_window: float
     step_timeout: float | None
+    speculative_proposer: str | None
+    num_speculative_tokens: int
+    speculative_model: str | os.PathLike[str] | None
+    speculative_config: Mapping[str, Any]
     plugins: Mapping[str, str]
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]

@@ -15,7 +15,7 @@ from framework.errors import FrameworkError, ModelError, PluginError
 from framework.plugins.selection import ask_all, explain_table, select
 
 if TYPE_CHECKING:
-    from framework.config.sections import ModelConfig
+    from framework.config.sections import EngineConfig, ModelConfig
     from framework.contracts.model_source import ModelSource
     from framework.contracts.tokenizer import Tokenizer, TokenizerLoader
     from framework.contracts.weight_loader import WeightLoader
@@ -53,6 +53,14 @@ def find_model(registry: PluginRegistry, config: ModelConfig) -> ModelFiles:
     )
     root, weights = find_files(registry, query)
     return read_files(registry, config, config.model, root, weights)
+
+
+def find_draft_model(registry: PluginRegistry, config: EngineConfig) -> ModelFiles | None:
+    """The same of the model of a speculative proposer; None if none was named."""
+    name = config.speculation.speculative_model
+    if name is None:
+        return None
+    return find_model(registry, config.model.model_copy(update={"model": name, "revision": None}))
 
 
 def read_files(

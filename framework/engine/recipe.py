@@ -34,6 +34,7 @@ def write(
     registry: PluginRegistry,
     model: ModelFiles,
     logits_processors: tuple[str, ...],
+    draft_model: ModelFiles | None = None,
 ) -> bytes:
     """JSON, which unlike msgpack has integers of any size, as a config.json may.
 
@@ -41,14 +42,18 @@ def write(
     """
     settings = config.model_dump(mode="json", exclude={"model": {"token"}})
     plugins = hand_over(registry, SCOPES, choices_of(config))
-    files = {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
     recipe = {
         "config": settings,
         "plugins": base64.b64encode(plugins).decode(),
-        "model": files,
+        "model": _files(model),
+        "draft_model": None if draft_model is None else _files(draft_model),
         "logits_processors": logits_processors,
     }
     return json.dumps(recipe, default=_plain).encode()
+
+
+def _files(model: ModelFiles) -> dict[str, Any]:
+    return {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
 
 
 def _plain(value: object) -> object:
@@ -69,12 +74,15 @@ def build(recipe: bytes) -> Built:
     config = EngineConfig(**found["config"])
     participants = create_participants(registry, config)
     names = tuple(found["logits_processors"])
-    core, notes = build_core(config, registry, _model(found), names, participants)
+    draft = None if found["draft_model"] is None else _model(found["draft_model"])
+    model = _model(found["model"])
+    core, notes = build_core(config, registry, model, names, participants, draft)
     return core, started_of(core, notes)
 
 
-def _model(found: Mapping[str, Any]) -> ModelFiles:
-    files = found["model"]
-    files["root"] = Path(files["root"])
-    files["weights"] = tuple(Path(file) for file in files["weights"])
-    return ModelFiles(**files)
+def _model(files: Mapping[str, Any]) -> ModelFiles:
+    paths = {
+        "root": Path(files["root"]),
+        "weights": tuple(Path(file) for file in files["weights"]),
+    }
+    return ModelFiles(**{**files, **paths})

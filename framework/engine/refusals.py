@@ -24,6 +24,20 @@ def refuse_inert(logits_processors: tuple[str, ...], info: RunnerInfo, executor:
         )
 
 
+def refuse_silent(proposer: str | None, info: RunnerInfo, executor: str) -> None:
+    """A runner that asks no proposer would compute without drafts and without a word."""
+    lacking = {"proposer", "drafts"} - info.features
+    if proposer is not None and lacking:
+        raise UnsupportedError(
+            f"speculative proposer {proposer!r} would propose nothing: the model runner behind "
+            f"{executor} does not declare that it asks one",
+            expected="the features 'drafts' and 'proposer'",
+            found=", ".join(sorted(info.features)) or "no features",
+            mend="leave speculative_proposer out, or choose an executor and a model runner that "
+            "declare it",
+        )
+
+
 def refuse_unsupported(config: EngineConfig) -> None:
     """Raise UnsupportedError for settings that this release cannot serve."""
     size = config.execution.tensor_parallel_size

@@ -161,7 +161,7 @@ KINDS: tuple[Kind, ...] = (
     ),
     _row("kv_connector", None, {E, W}, ONE),
     _row("structured_output_backend", None, {F, E}, ONE),
-    _row("speculative_proposer", None, {E, W}, ONE),
+    _row("speculative_proposer", "proposer:SpeculativeProposer", {W}, ONE),
     _row("lora", None, {E, W}, ONE),
     _row(
         "logits_processor",

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import EngineStats
@@ -187,6 +188,7 @@ class Statistics:
             ("generation_tokens", "Tokens that were generated.", self._generated),
         ):
             yield Counter(name=name, help=help, value=value)
+        yield from _of_drafts(stats)
         for reason, value in self._ended.items():
             labels = {"finished_reason": reason}
             help = "Requests that ended, by reason."
@@ -206,10 +208,31 @@ class Statistics:
             yield buckets.read()
 
 
+def _of_drafts(stats: EngineStats) -> Iterator[Metric]:
+    """Of speculation; none where there were no drafts."""
+    if not stats.drafts:
+        return
+    prefix = "spec_decode_num_"
+    for name, help, value in (
+        ("drafts", "Times that drafts of a request were verified.", stats.drafted),
+        ("draft_tokens", "Tokens that were proposed and verified.", stats.drafts),
+        ("accepted_tokens", "Those of them that were accepted.", sum(stats.accepted)),
+    ):
+        yield Counter(name=prefix + name, help=help, value=value)
+    help = "Accepted, by place among the drafts of a step."
+    for place, value in enumerate(stats.accepted):
+        labels = {"position": str(place)}
+        name = f"{prefix}accepted_tokens_per_pos"
+        yield Counter(name=name, help=help, value=value, labels=labels)
+
+
 def _together(one: EngineStats, other: EngineStats) -> EngineStats:
     """Counters of both, as if one core had counted."""
     return EngineStats(
         prefix_queries=one.prefix_queries + other.prefix_queries,
         prefix_hits=one.prefix_hits + other.prefix_hits,
         preemptions=one.preemptions + other.preemptions,
+        drafted=one.drafted + other.drafted,
+        drafts=one.drafts + other.drafts,
+        accepted=tuple(map(sum, zip_longest(one.accepted, other.accepted, fillvalue=0))),
     )

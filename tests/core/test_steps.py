@@ -187,6 +187,22 @@ def test_rows_that_stop_at_different_tokens_keep_their_own_stops_and_log_probabi
         assert answer.logprobs == [-p for p in range(1, len(answer.tokens) + 1)]
 
 
+def test_drafts_and_those_of_them_that_were_accepted_are_counted_by_place(engine):
+    outputs = {"a": [1, 2, 3, 4, 5, 6], "b": [7, 7, 7, 7, 7, 7]}
+    wrong = {"a": [1, 2, 9, 4, 5, 6], "b": [7, 7, 7, 7, 7, 7]}
+    one = engine(
+        runner={"script": from_outputs(outputs), "drafter": drafts_of(wrong)["drafter"]},
+        max_drafts=3,
+    )
+    for name in outputs:
+        one.add(name, [5], max_tokens=6)
+    assert {name: answer.tokens for name, answer in one.run().items()} == outputs
+    stats = one.core.stats
+    # a: 2 9 4, of which one is accepted, then 4 5, of which both are; the last is never a draft.
+    # b: 7 7 7, all accepted.
+    assert (stats.drafted, stats.drafts, stats.accepted) == (3, 8, (3, 2, 1))
+
+
 def test_pages_beyond_a_stop_inside_drafts_get_no_name(engine):
     """They hold tokens that the request never had."""
     one = engine(runner=drafts_of({"a": [1, 2, 9, 4, 5, 6, 7, 8, 1]}), max_drafts=8)

@@ -265,3 +265,22 @@ def test_counters_go_on_rising_when_another_core_counts_from_nothing():
     snapshot = course.statistics.snapshot()
     names = ("prefix_cache_queries", "prefix_cache_hits", "num_preemptions", "core_restarts")
     assert [snapshot.value(name) for name in names] == [9, 3, 1, 1]
+
+
+def test_speculation_is_counted_under_the_usual_names_once_there_were_drafts():
+    course = Course()
+    course.add("a")
+    course.step(1, ("a",), [1], 1)
+    names = [metric.name for metric in course.statistics.snapshot().metrics]
+    assert not [name for name in names if name.startswith("spec_decode")]
+    course.step(2, ("a",), [3], 4, drafted=1, drafts=3, accepted=(1, 1))
+    course.statistics.core_ended()  # counters only rise, also where another core begins anew
+    course.step(3, ("a",), [1], 2, drafted=2, drafts=2, accepted=(1,))
+    found = course.statistics.snapshot()
+    assert found.value("spec_decode_num_drafts") == 3
+    assert found.value("spec_decode_num_draft_tokens") == 5
+    assert found.value("spec_decode_num_accepted_tokens") == 3
+    by_place = [
+        found.value("spec_decode_num_accepted_tokens_per_pos", position=place) for place in "01"
+    ]
+    assert by_place == [2, 1]

@@ -15,6 +15,9 @@ import numpy.typing as npt
 
 from framework.contracts.step import I32, AdmittedRequest, Bool, PageUpdates, StepPlan
 
+Watcher = tuple[Callable[[AdmittedRequest], None], Callable[[int], None]]
+"""What to call as a request enters a slot, and as it leaves."""
+
 
 class TokenTable:
     """Token ids by slot, and how many of them are known.
@@ -92,7 +95,7 @@ def ragged_range(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 class Batch:
     """Slots and who holds them.
 
-    admit, drop: the sampler's; called as requests enter and leave.
+    watchers: called as requests enter and leave.
     prompt_k: entries wanted per prompt token, by slot; prompt_from: first prompt position
     still to be scored.  samples: the request wants tokens at all.
     broken: slot -> why its request cannot be served; its rows end with that sentence.
@@ -103,12 +106,11 @@ class Batch:
         table: TokenTable,
         pages: PageTables,
         vocab_size: int,
-        admit: Callable[[AdmittedRequest], None],
-        drop: Callable[[int], None],
+        watchers: Sequence[Watcher],
     ) -> None:
         slots = len(table.known)
         self.table, self.pages, self.vocab_size = table, pages, vocab_size
-        self._admit, self._drop = admit, drop
+        self._watchers = watchers
         self.generations: I32 = np.zeros(slots, np.int32)
         self.held: Bool = np.zeros(slots, np.bool_)
         self.samples: Bool = np.zeros(slots, np.bool_)
@@ -133,7 +135,8 @@ class Batch:
         self.samples[slot] = False
         self.prompt_k.pop(slot, None)
         if self.broken.pop(slot, None) is None:
-            self._drop(slot)
+            for _, drop in self._watchers:
+                drop(slot)
 
     def _enter(self, request: AdmittedRequest) -> None:
         slot, sampling = request.slot, request.sampling
@@ -145,7 +148,8 @@ class Batch:
             self.broken[slot] = problem
             return
         self.table.fill(slot, request.tokens, request.num_prompt)
-        self._admit(request)
+        for admit, _ in self._watchers:
+            admit(request)
         self.samples[slot] = sampling is not None and sampling.max_tokens != 0
         self.prompt_from[slot] = max(1, request.prompt_logprobs_from)
         if sampling is not None and sampling.prompt_logprobs is not None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from framework.contracts.step import CachePlan
 from framework.errors import ConfigError
-from framework_torch.batch import Batch, PageTables, TokenTable
+from framework_torch.batch import Batch, PageTables, TokenTable, Watcher
 from framework_torch.cache import KvCache
+from framework_torch.drafting.drafting import Drafting
 from framework_torch.loading import Loaded
 from framework_torch.pooling.pooler import Pooler
 from framework_torch.sampler import Sampler
@@ -36,13 +37,24 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
         loaded.model.vocab_size, loaded.max_slots, loaded.logprobs_mode, loaded.processors
     )
     pooler = None if loaded.pooling is None else Pooler(loaded.pooling)
+    watchers: list[Watcher] = [(sampler.admit, sampler.drop)]
+    if pooler is not None:
+        watchers.append((pooler.admit, pooler.drop))
     # The core may have planned for less than the model could do, never for more.
     room = plan.max_pages_per_request * min(group.page_tokens for group in plan.groups)
     batch = Batch(
         TokenTable(loaded.max_slots, min(loaded.max_len, room)),
         PageTables(len(plan.groups), loaded.max_slots, plan.max_pages_per_request),
         loaded.model.vocab_size,
-        sampler.admit if pooler is None else lambda r: pooler.admit(r) or sampler.admit(r),
-        sampler.drop if pooler is None else lambda slot: pooler.drop(slot) or sampler.drop(slot),
+        watchers,
     )
-    return StepComputer(loaded.model, batch, cache, sampler, pooler, loaded.facts.device)
+    drafting = None
+    if loaded.drafting is not None:
+        drafting = Drafting(
+            loaded.drafting.proposer,
+            batch.table,
+            loaded.drafting.max_drafts,
+            loaded.model.vocab_size,
+        )
+        watchers.append((drafting.admit, drafting.drop))
+    return StepComputer(loaded.model, batch, cache, sampler, pooler, loaded.facts.device, drafting)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from framework.contracts.kv_cache_spec import EncoderOnlySpec, KVCacheSpec
@@ -18,6 +18,7 @@ from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ConfigError, ModelError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.selection import select
+from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.memory import refuse_too_large
 from framework_torch.operations import CONTROL_OPS
@@ -34,9 +35,11 @@ from framework_torch.selecting import (
 if TYPE_CHECKING:
     import torch
 
+    from framework.contracts.model_source import ModelFiles
+
 # What plans and requests may make use of.
 FEATURES = frozenset(
-    ("drafts", "logprobs", "prompt_logprobs", "structured_outputs", "logits_processors")
+    ("drafts", "proposer", "logprobs", "prompt_logprobs", "structured_outputs", "logits_processors")
 )
 LOOP_DEPTH = 2
 DUMMY = "dummy"
@@ -46,7 +49,7 @@ _OF_A_MODEL = ("vocab_size", "max_model_len", "attention_layers", "embed", "forw
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """A model with all that was chosen for it.  max_len: tokens of the longest request.
-    pooling: how vectors are made, or None."""
+    pooling: how vectors are made, or None.  drafting: the proposer of drafts, or None."""
 
     model: Model
     layers: Mapping[str, AttentionLayer]
@@ -58,6 +61,7 @@ class Loaded:
     max_len: int
     logprobs_mode: str
     pooling: PoolingConfig | None
+    drafting: LoadedProposer | None
     info: RunnerInfo
 
 
@@ -78,7 +82,16 @@ def load(context: RunnerContext) -> Loaded:
     pooling = pooling_of(context.model, context.pooling, generates=generates)
     operators = getattr(model, "operators", dict)()
     kernel_notes = choose_kernels(context, operators, facts, dtype, kernels)
+    drafting = load_proposer(
+        context,
+        model,
+        dtype,
+        facts.device,
+        lambda files: _second(context, files, dtype, facts, platform),
+    )
     layers = model.attention_layers(dtype)
+    if drafting is not None:
+        layers = drafting.with_layers(layers)
     with blaming(platform, "ranking attention backends"):
         ranking = tuple(platform.ranking("attention_backend"))
     attention = choose_attention(context, layers, facts, dtype, ranking)
@@ -92,6 +105,7 @@ def load(context: RunnerContext) -> Loaded:
         f"attention: {', '.join(sorted({c.name for c in attention.values()}))}, "
         f"pages of {sizes[0]} tokens",
         *kernel_notes,
+        *(() if drafting is None else drafting.notes),
         f"cache: {budget.reason}",
         f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
         f"model {built - opened:.2f} s)",
@@ -121,8 +135,21 @@ def load(context: RunnerContext) -> Loaded:
         max_len=max_len,
         logprobs_mode=context.logprobs_mode,
         pooling=pooling,
+        drafting=drafting,
         info=info,
     )
+
+
+def _second(
+    context: RunnerContext, files: ModelFiles, dtype: str, facts: DeviceFacts, platform: Platform
+) -> Model:
+    """Another model beside the first one, made in the same way."""
+    own = replace(context, model=files, choices={}, progress=False)
+    model, _ = _build(own, _open_weights(own), dtype, facts.device, platform)
+    with blaming(platform, "ranking kernels"):
+        kernels = tuple(platform.ranking("kernel"))
+    choose_kernels(own, getattr(model, "operators", dict)(), facts, dtype, kernels)
+    return model
 
 
 def load_again(context: RunnerContext, before: RunnerInfo) -> Loaded:

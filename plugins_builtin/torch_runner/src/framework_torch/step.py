@@ -16,6 +16,7 @@ from framework.contracts.step import F32, I32, LateInputs, PromptLogprobs, StepP
 from framework.plugins.blame import blaming, failure
 from framework_torch.batch import Batch
 from framework_torch.cache import KvCache
+from framework_torch.drafting.drafting import NO_DRAFTS, Drafting, Drafts
 from framework_torch.prepare import Points, StepInputs, prepare, sample_points
 from framework_torch.prompt_scores import score_prompts
 from framework_torch.sampling import Sampled, sample
@@ -53,8 +54,10 @@ class StepComputer:
         sampler: Sampler,
         pooler: Pooler | None,
         device: str,
+        drafting: Drafting | None = None,
     ) -> None:
         self.model, self.batch, self.cache, self.pooler = model, batch, cache, pooler
+        self.drafting = drafting
         self.sampler, self.device = sampler, device
 
     @torch.inference_mode()
@@ -83,13 +86,18 @@ class StepComputer:
         sampled = Sampled.nothing()
         if logits is not None:
             sampled = sample(points, inputs, late, self.batch, self.sampler, logits)
+        ended = time.perf_counter()
         timings = {
             "prepare": prepared - started,
             "forward": forwarded - prepared,
             "logits": computed - scored,
-            "sample": time.perf_counter() - computed + scored - forwarded,
+            "sample": ended - computed + scored - forwarded,
         }
-        return _result(plan, sampled, parts, {**errors, **failed}, timings, vectors)
+        drafts = NO_DRAFTS
+        if self.drafting is not None:
+            drafts = self.drafting.propose(plan, inputs, sampled, hidden, (), ended - prepared)
+            timings["propose"] = time.perf_counter() - ended
+        return _result(plan, sampled, parts, {**errors, **failed}, timings, vectors, drafts)
 
     def _logits(self, hidden: torch.Tensor, points: Points) -> torch.Tensor:
         """Of the points only: float32 [N, V]."""
@@ -131,6 +139,7 @@ def _result(
     errors: dict[int, str],
     timings: dict[str, float],
     pooled: Mapping[int, F32] = {},
+    drafts: Drafts = NO_DRAFTS,
 ) -> StepResult:
     """Rows of the plan in its order; a row with an error brings no token."""
     counts, accepted = np.zeros(plan.num_rows, np.int32), np.zeros(plan.num_rows, np.int32)
@@ -145,6 +154,8 @@ def _result(
         token_offsets=offsets,
         token_ids=sampled.token_ids,
         accepted=accepted,
+        draft_offsets=drafts.offsets,
+        draft_ids=drafts.ids,
         logprobs=sampled.logprobs,
         logprob_tokens=sampled.logprob_tokens,
         prompt_logprobs=parts,

@@ -1,0 +1,1 @@
+"""Proposers of the next tokens: by what was said before, and by small models."""

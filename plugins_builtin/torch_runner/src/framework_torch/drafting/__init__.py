@@ -1,0 +1,1 @@
+"""Drafts: who proposes them, and how many are worth their time."""
