@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from framework.contracts.messages import EngineStats, Finished, FinishReason
+from framework.core.counters import Counters
 from framework.core.fences import Fence
 from framework.core.policies import keeps_account
 from framework.core.queue import WaitingQueue
@@ -26,30 +27,6 @@ if TYPE_CHECKING:
     from framework.core.participants import ParticipantHub
     from framework.core.slots import SlotTable
     from framework.core.steady import Steady
-
-
-@dataclass(slots=True)
-class Counters:
-    """They only rise.  drafted: rows with drafts.  drafts: tokens of them.  accepted: those that
-    were accepted, by their place among the drafts of a row."""
-
-    prefix_queries: int = 0
-    prefix_hits: int = 0
-    preemptions: int = 0
-    drafted: int = 0
-    drafts: int = 0
-    accepted: list[int] = field(default_factory=list)
-
-    def add_drafts(
-        self, counts: npt.NDArray[np.integer], accepted: npt.NDArray[np.integer]
-    ) -> None:
-        """Of rows of a step."""
-        self.drafted += int((counts > 0).sum())
-        self.drafts += int(counts.sum())
-        most = int(accepted.max(initial=0))
-        self.accepted += [0] * (most - len(self.accepted))
-        for place in range(most):
-            self.accepted[place] += int((accepted > place).sum())
 
 
 @dataclass(frozen=True, slots=True)
