@@ -8,6 +8,7 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -96,6 +97,8 @@ class FrontEnd:
 
     def _load_own(self) -> None:
         self._own.tokenizer = load_tokenizer(self.registry, self.config.model, self.model)
+        with suppress(Exception):  # who needs it is told then
+            self._own.tokenizer.unwrap()  # chats may; the first one shall not wait for an import
         self._own.inputs = self._own.made_for = None
 
     def link(self, in_process: bool) -> ClientLink:

@@ -124,7 +124,8 @@ def test_a_tokenizer_json_of_nonsense_is_a_model_error(
 def test_a_refused_configuration_is_not_blamed_on_the_tokenizer(
     folder: Path, files: Callable[..., ModelFiles]
 ) -> None:
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama", "hidden_size": "64"}))
+    """Of a type whose tokenizer Transformers reads; it reads the configuration first."""
+    (folder / "config.json").write_text(json.dumps({"model_type": "mistral", "hidden_size": "64"}))
     with pytest.raises(ModelError, match=r"config\.json.*refuses") as caught:
         HfTokenizerLoader().load(files(folder))
     assert "hidden_size" in str(caught.value)

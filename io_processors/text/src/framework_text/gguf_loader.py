@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from framework.contracts.base import Answer, Rejected, Rejection, Supported
 from framework.contracts.model_source import ModelFiles
 from framework.contracts.tokenizer import Tokenizer, TokenizerLoader
 from framework.contracts.weight_loader import WeightQuery
 from framework.errors import ModelError
+
+if TYPE_CHECKING:
+    from framework_text.gguf_vocabulary import GgufVocabulary
 
 
 class GgufTokenizerLoader(TokenizerLoader):
@@ -36,33 +41,61 @@ class GgufTokenizerLoader(TokenizerLoader):
         from framework_text.gguf_metadata import read_head
         from framework_text.gguf_tokenizer import build_backend, library_errors
         from framework_text.gguf_vocabulary import end_ids, read_vocabulary
-        from framework_text.text_tokenizer import TextTokenizer, configured_eos_ids
+        from framework_text.text_tokenizer import Source, TextTokenizer, configured_eos_ids
 
         if not model.weights:
             raise ModelError(f"{model.name}: there is no GGUF file", expected="one file")
         head = read_head(model.weights[0])
         vocabulary = read_vocabulary(head)
-        backend, decoder = build_backend(vocabulary)
-        roles = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
-        tokens = {
-            f"{name}_token": vocabulary.text(role)
-            for name, role in roles.items()
-            if role in vocabulary.ids
-        }
         with library_errors(head.path):
-            from transformers import PreTrainedTokenizerFast
-
-            library = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-                tokenizer_object=_NotCopied(backend),
-                chat_template=vocabulary.chat_template,
-                clean_up_tokenization_spaces=False,
-                **tokens,
-            )
+            backend, decoder = build_backend(vocabulary)
+            named = _named_tokens(vocabulary)
+            special = _mark_special(backend, named.values())
+        source = Source(
+            backend=backend,
+            bos_id=backend.token_to_id(named["bos_token"]) if "bos_token" in named else None,
+            special_ids=special,
+            chat_template=vocabulary.chat_template,
+            library=lambda: _library(head.path, backend, vocabulary.chat_template, named),
+        )
         return TextTokenizer(
-            library,
+            source,
             decoder,
             eos_ids=[*configured_eos_ids(model), *end_ids(head)],
             texts=vocabulary.tokens,
+        )
+
+
+def _named_tokens(vocabulary: GgufVocabulary) -> dict[str, str]:
+    """Texts of the tokens that have a role, as Transformers calls them."""
+    roles = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    found = {f"{name}_token": vocabulary.text(role) for name, role in roles.items()}
+    return {name: text for name, text in found.items() if text is not None}
+
+
+def _mark_special(backend: Any, texts: Iterable[str]) -> list[int]:
+    """Ids of these tokens; those that the file does not mark are matched whole from now on, as
+    Transformers does with tokens that have a role."""
+    from tokenizers import AddedToken
+
+    added = {token.content for token in backend.get_added_tokens_decoder().values()}
+    wanted = dict.fromkeys(texts)
+    backend.add_tokens([AddedToken(text, special=True) for text in wanted if text not in added])
+    return [backend.token_to_id(text) for text in wanted]
+
+
+def _library(path: Path, backend: Any, chat_template: str | None, named: dict[str, str]) -> Any:
+    """Transformers' own tokenizer around the same backend."""
+    from framework_text.gguf_tokenizer import library_errors
+
+    with library_errors(path):
+        from transformers import PreTrainedTokenizerFast
+
+        return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
+            tokenizer_object=_NotCopied(backend),
+            chat_template=chat_template,
+            clean_up_tokenization_spaces=False,
+            **named,
         )
 
 

@@ -43,9 +43,9 @@ def load_library(root: Path, *, trust_remote_code: bool) -> Any:
     return library
 
 
-def decoder_spec(library: Any) -> Mapping[str, Any] | None:
-    """The "decoder" of the tokenizer as tokenizer.json writes it."""
-    decoder = library.backend_tokenizer.decoder
+def decoder_spec(backend: Any) -> Mapping[str, Any] | None:
+    """The "decoder" of a `tokenizers.Tokenizer` as tokenizer.json writes it."""
+    decoder = backend.decoder
     if decoder is None:
         return None
     spec = json.loads(decoder.__getstate__())

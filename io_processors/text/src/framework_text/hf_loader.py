@@ -1,4 +1,4 @@
-"""Plugin `tokenizer:hf`: a folder with tokenizer files, through Transformers' AutoTokenizer."""
+"""Plugin `tokenizer:hf`: a folder with tokenizer files, as Transformers' AutoTokenizer reads it."""
 
 from __future__ import annotations
 
@@ -37,13 +37,18 @@ class HfTokenizerLoader(TokenizerLoader):
     def load(self, model: ModelFiles) -> Tokenizer:
         from framework_text.bytes_of_tokens import token_decoder
         from framework_text.hf_files import decoder_spec, load_library
-        from framework_text.text_tokenizer import TextTokenizer, configured_eos_ids
+        from framework_text.plain_folder import read_plain
+        from framework_text.text_tokenizer import Source, TextTokenizer, configured_eos_ids
 
-        library = load_library(model.root, trust_remote_code=model.trust_remote_code)
-        own = library.eos_token_id
+        found = read_plain(model.root)
+        if found is not None:
+            source, own = found
+        else:
+            library = load_library(model.root, trust_remote_code=model.trust_remote_code)
+            source, own = Source.of(library), library.eos_token_id
         return TextTokenizer(
-            library,
-            token_decoder(decoder_spec(library)),
+            source,
+            token_decoder(decoder_spec(source.backend)),
             eos_ids=[*configured_eos_ids(model), *([] if own is None else [own])],
         )
 

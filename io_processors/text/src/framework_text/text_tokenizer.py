@@ -1,8 +1,12 @@
-"""The engine's tokenizer on top of a fast tokenizer of Transformers."""
+"""The engine's tokenizer on top of one of the tokenizers library.
+
+Transformers, whose import takes as long as that of torch, comes only with the first conversation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from framework.contracts.model_source import ModelFiles
@@ -13,25 +17,52 @@ from framework_text.chat import render
 from framework_text.template_process import TemplateProcess
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What a tokenizer is made of.
+
+    backend: a `tokenizers.Tokenizer`.  bos_id, special_ids: as Transformers would name them.
+    chat_template: its text, several by name, or None.  library: makes the PreTrainedTokenizerFast
+    on top of `backend`, which that must leave as it is.
+    """
+
+    backend: Any
+    bos_id: int | None
+    special_ids: Iterable[int]
+    chat_template: Any
+    library: Callable[[], Any]
+
+    @classmethod
+    def of(cls, library: Any) -> Source:
+        """Of a PreTrainedTokenizerFast that is there already."""
+        return cls(
+            backend=library.backend_tokenizer,
+            bos_id=library.bos_token_id,
+            special_ids=library.all_special_ids,
+            chat_template=library.chat_template,
+            library=lambda: library,
+        )
+
+
 class TextTokenizer:
     """Implements `framework.contracts.tokenizer.Tokenizer`.
 
-    library: a PreTrainedTokenizerFast; kept for its chat templates and for users.
     decoder: the bytes of a token.  texts: how ids are written, where the library's table
     cannot say (a file in which two ids are written alike); else None.
     """
 
     def __init__(
         self,
-        library: Any,
+        source: Source,
         decoder: TokenDecoder,
         *,
         eos_ids: Iterable[int],
         texts: Sequence[str] | None = None,
     ) -> None:
-        self._library = library
+        self._make_library = source.library
+        self._library: Any = None
         self._foreign = TemplateProcess()
-        self._backend = library.backend_tokenizer
+        self._backend = source.backend
         # tokenizer.json may ask for truncation and padding; neither belongs to a prompt.
         self._backend.no_truncation()
         self._backend.no_padding()
@@ -44,13 +75,13 @@ class TextTokenizer:
         self.vocab_size: int = max(highest + 1, len(texts or ()))
         self.special_ids: frozenset[int] = frozenset(
             index for index, token in added.items() if token.special
-        ) | frozenset(library.all_special_ids)
+        ) | frozenset(source.special_ids)
         self.eos_ids: tuple[int, ...] = tuple(
             dict.fromkeys(index for index in eos_ids if 0 <= index < self.vocab_size)
         )
-        self.bos_id: int | None = library.bos_token_id
+        self.bos_id: int | None = source.bos_id
         self.strips_leading_space: bool = decoder.strips_leading_space
-        template = library.chat_template
+        template = source.chat_template
         if isinstance(template, dict):
             template = template.get("default")
         self.chat_template: str | None = template
@@ -118,7 +149,7 @@ class TextTokenizer:
         limit: TextLimit | None = None,
     ) -> list[int]:
         text = render(
-            self._library,
+            self.unwrap(),
             self._foreign,
             messages,
             tools=tools,
@@ -134,7 +165,9 @@ class TextTokenizer:
         return self._encode(text, False, "messages")
 
     def unwrap(self) -> Any:
-        """The PreTrainedTokenizerFast."""
+        """The PreTrainedTokenizerFast; made when it is first asked for."""
+        if self._library is None:
+            self._library = self._make_library()
         return self._library
 
 
