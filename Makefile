@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 CORE_VENV := .venv-core
 PIP := -m pip --disable-pip-version-check install -q
-PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml platforms/*/pyproject.toml \
+PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml \
+	plugins_builtin/structured/*/pyproject.toml platforms/*/pyproject.toml \
 	attention_backends/*/pyproject.toml io_processors/*/pyproject.toml \
 	endpoints/*/pyproject.toml)
 # Tests of one file stay together, as they share models.

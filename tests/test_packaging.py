@@ -19,8 +19,15 @@ from framework.plugins.manifests import FILE_NAME, Manifest, parse
 from framework.plugins.policy import normalize
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("plugins_builtin", "platforms", "attention_backends", "io_processors", "endpoints")
-SHORT_NAMES = {"torch_runner": "torch"}  # folder -> name in distribution and import
+FOLDERS = (
+    "plugins_builtin",
+    "plugins_builtin/structured",
+    "platforms",
+    "attention_backends",
+    "io_processors",
+    "endpoints",
+)
+SHORT_NAMES = {"torch_runner": "torch", "participant": "structured"}  # folder -> name in distribution and import
 IMPORT_TO_DISTRIBUTION = {
     "PIL": "pillow",
     "google": "protobuf",
@@ -36,6 +43,8 @@ WITHOUT_IMPORT: dict[str, set[str]] = {
         "opentelemetry-sdk",
         "opentelemetry-exporter-otlp-proto-http",
     },
+    # What puts the backend to work.
+    "framework-plugin-llguidance": {"framework-plugin-structured"},
 }
 # In the repository and yet not first-party: they act as soon as they are allowed, so that it is for
 # the operator to name them.

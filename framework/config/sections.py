@@ -100,9 +100,9 @@ class SchedulerConfig(Section):
 
 
 class ExecutionConfig(Section):
-    """executor, model_runner, platform, attention_backend: names of plugins; None lets
-    selection choose.  kernels: operator -> name of the kernel plugin that shall compute it, such
-    as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager: accepted; this
+    """executor, model_runner, platform, attention_backend, structured_output: names of plugins;
+    None lets selection choose.  kernels: operator -> name of the kernel plugin that shall compute
+    it, such as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager: accepted; this
     release knows no other way to run.  logprobs_mode: what log-probabilities are taken of.
     tokenizer_threads: of a server, each with a tokenizer of its own.  max_logprobs: of a server,
     the most logprobs and prompt_logprobs that a request may ask for; -1: any number, although one
@@ -118,6 +118,7 @@ class ExecutionConfig(Section):
     model_runner: str | None = None
     platform: str | None = None
     attention_backend: str | None = None
+    structured_output: str | None = None
     kernels: dict[str, str] = Field(default_factory=dict)
     tokenizer_threads: int = Field(default=1, ge=1, le=64)
     max_logprobs: int = Field(default=20, ge=-1)

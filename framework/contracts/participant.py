@@ -20,6 +20,10 @@ participant: a limit of 0, a Wait, pages that do not arrive, a Hold that others 
 lasts `participant_timeout` seconds in which nothing else could be computed either, the requests
 that are held back end with an error that names it.
 
+A participant whose manifest has the scope `front_end` has a half there too, which may have a say
+before a request is queued: see `front_half`.  The halves share nothing, as each may be in a
+process of its own; where one process has both, they are one instance.
+
 A method that raises, or answers anything but what it says here, ends the requests for which it
 was called with an error that names the participant; requests it does not attend go on.  For
 `release`, where none is left to end, it is logged, and nothing is held.
@@ -29,13 +33,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from framework.contracts.base import Contract
 
 if TYPE_CHECKING:
+    from framework.contracts.sampling import SamplingParams
     from framework.contracts.step import LateInputs, StepPlan, StepResult
+    from framework.contracts.tokenizer import Tokenizer
     from framework.core.request import Request
+    from framework.plugins.registry import PluginRegistry
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +95,38 @@ class External:
     arrived: Callable[[], int | Refuse | None] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineContext:
+    """What a participant may know of its engine.
+
+    registry: the plugins of this process.  choices: kind -> names that the operator chose.
+    vocab_size: width of the logits; 0 in the front end, which begins before the core.
+    load_tokenizer: a new tokenizer, and the ids below vocab_size that end an output.  It takes a
+    while, and may be called in a thread; tokenizers are not shared between threads.
+    """
+
+    registry: PluginRegistry
+    choices: Mapping[str, tuple[str, ...]]
+    load_tokenizer: Callable[[], tuple[Tokenizer, frozenset[int]]]
+    vocab_size: int = 0
+
+
+class FrontHalf(Protocol):
+    """A participant's half in the front end.  Called from several threads.
+
+    serves: what requests may ask for because there is this participant, by the names of
+    `needed_features`; it is refused where no participant serves it.
+    """
+
+    serves: frozenset[str]
+
+    def read(self, sampling: SamplingParams) -> bytes | None:
+        """What the other half gets as `extras[NAME]` of a request, which it attends then; None
+        leaves the request alone.  Raises InputError or UnsupportedError for one that cannot be
+        served: it is refused before it is queued."""
+        ...
+
+
 Admission = Ready | Wait | Refuse
 READY = Ready()
 NO_EXTERNAL = External(0)
@@ -98,6 +137,18 @@ class SchedulerParticipant(Contract):
 
     kind: ClassVar[str] = "scheduler_participant"
     attends_all: ClassVar[bool] = False
+
+    def front_half(self, context: EngineContext) -> FrontHalf | None:
+        """In the front end, once: the half that reads requests there, if it has one."""
+        return None
+
+    def start(self, context: EngineContext) -> None:
+        """In the engine core, once, before the first request.  What raises ends the start."""
+        return
+
+    def close(self) -> None:
+        """The engine ends.  May be called twice, and without `start`."""
+        return
 
     def admit(self, request: Request) -> Admission:
         """Asked before a waiting request gets pages; again after each wake, and again in later

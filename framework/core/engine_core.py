@@ -293,6 +293,7 @@ class EngineCore:
         self._state.check_integrity()
 
     def close(self) -> None:
-        """Close the runner.  May be called twice."""
+        """Close participants and runner.  May be called twice."""
+        self._state.hub.close()
         with blaming(self._runner, "being closed"):
             self._runner.close()

@@ -199,6 +199,11 @@ class ParticipantHub:
                 self._fail(index, "late", flaw, requests.values())
         return merge.result()
 
+    def close(self) -> None:
+        """The engine ends.  One that fails is logged."""
+        for index in range(len(self._members)):
+            self._ask(index, "close", answers.anything, ())
+
     # Failures
 
     def _name(self, index: int) -> str:

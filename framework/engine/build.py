@@ -25,6 +25,11 @@ from framework.engine.model_files import (
     guarded,
     load_tokenizer,
 )
+from framework.engine.participants import (
+    create_participants,
+    front_halves,
+    start_participants,
+)
 from framework.engine.refusals import (
     refuse_inert,
     refuse_no_folder,
@@ -135,6 +140,7 @@ def build_engine(resolved: Resolved) -> Engine:
             seed=config.model.seed,
             logits_processors=processors,
             participants=participants,
+            readers=front_halves(participants, registry, config, model),
             able=Ability(generates=core.info.generates, embedding_size=core.info.embedding_size),
         )
         undo.callback(events.leave)
@@ -185,6 +191,8 @@ def build_core(
             refuse_silent(context.proposer, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)
+        undo.callback(core.close)
+        start_participants(participants.values(), registry, config, model, core.vocab_size)
         undo.pop_all()
     registry.log_states()
     return core, (*registry.notes[told:], *info.notes, f"max_model_len {core.max_model_len}")
@@ -216,14 +224,6 @@ def started_of(core: EngineCore, notes: tuple[str, ...]) -> Started:
         notes=notes,
         cache=cache_facts(core),
     )
-
-
-def create_participants(
-    registry: PluginRegistry, config: EngineConfig
-) -> dict[str, SchedulerParticipant]:
-    """Instances of the active scheduler participants, by name."""
-    made = registry.create_activated("scheduler_participant", config.plugin.scheduler_participants)
-    return {record.name: cast("SchedulerParticipant", instance) for record, instance in made}
 
 
 def _context(

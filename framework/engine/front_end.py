@@ -19,7 +19,6 @@ from framework.engine.ability import GENERATES, Ability
 from framework.engine.build import (
     build_core,
     build_registry,
-    create_participants,
     create_processors,
     started_of,
 )
@@ -28,10 +27,12 @@ from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.io import create_io_processors, find_processor
 from framework.engine.model_files import find_draft_model, find_model, load_tokenizer
+from framework.engine.participants import create_participants, front_halves
 from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started
 from framework.engine.remote.process import CoreProcess, serve
+from framework.plugins.blame import blaming
 from framework.plugins.kinds import Scope
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from framework.contracts.io_processor import IOProcessor, Params, Reading, Task
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
+    from framework.contracts.participant import FrontHalf, SchedulerParticipant
     from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
@@ -59,6 +61,7 @@ class FrontEnd:
     """Everything of an engine but its core.
 
     provenance: where each value of the configuration comes from.  notes: start-up lines.
+    halves: those of participants here, and what they read of requests (readers).
     tokenizer: for the event loop, which turns ids into text.  The threads have their own:
     tokenizers keep state while they work.  One more thread, which starts when it is needed, is for
     templates of clients: they may take long, and nobody else shall wait for them.
@@ -76,6 +79,8 @@ class FrontEnd:
     io_processors: dict[str, IOProcessor]
     chat_template: str | None
     participants: tuple[str, ...]
+    halves: Mapping[str, SchedulerParticipant] = field(default_factory=dict)
+    readers: Mapping[str, FrontHalf] = field(default_factory=dict)
     tool_parser: ToolParser | None = None
     reasoning_parser: ReasoningParser | None = None
     able: Ability = GENERATES
@@ -204,6 +209,7 @@ class FrontEnd:
                 seed=self.config.model.seed,
                 logits_processors=self.processors,
                 participants=self.participants,
+                readers=self.readers,
                 numbers=self._numbers,
                 able=self.able,
             )
@@ -214,6 +220,9 @@ class FrontEnd:
         """End the threads; may be called twice."""
         for pool in (self._threads, self._apart):
             pool.shutdown(wait=False, cancel_futures=True)
+        for half in self.halves.values():
+            with blaming(half, "being closed"):
+                half.close()
 
 
 def _chosen(registry: PluginRegistry, kind: str, name: str | None) -> Contract | None:
@@ -244,6 +253,8 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         registry.selectable("speculative_proposer", [config.speculation.speculative_proposer])
     model = find_model(registry, config.model)
     tokenizer = load_tokenizer(registry, config.model, model)
+    halves = create_participants(registry, config)
+    readers = front_halves(halves, registry, config, model)
     registry.log_states()
     return FrontEnd(
         config=config,
@@ -258,6 +269,8 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         io_processors=io_processors,
         chat_template=config.model.template_text(),
         participants=tuple(record.name for record in names),
+        halves=halves,
+        readers=readers,
         tool_parser=cast("ToolParser | None", tools),
         reasoning_parser=cast("ReasoningParser | None", reasoning),
     )

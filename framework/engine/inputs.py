@@ -16,6 +16,7 @@ from framework.contracts.messages import EngineInput
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.ability import GENERATES, Ability
+from framework.engine.extras import encode_extras, read_extras
 from framework.engine.io import TEXT, RequestReader
 from framework.engine.prepared import NOTHING_SAMPLED, Draft, PreparedRequest, fan_out
 from framework.engine.request_options import RequestOptions
@@ -28,6 +29,7 @@ from framework.shown import shown
 if TYPE_CHECKING:
     from framework.contracts.io_processor import EnginePrompt, IOProcessor, Params, Reading
     from framework.contracts.logits_processor import LogitsProcessor
+    from framework.contracts.participant import FrontHalf
     from framework.contracts.tokenizer import Tokenizer
 
 _LOGGED = 64
@@ -42,10 +44,10 @@ class InputProcessor:
     eos_ids: end-of-sequence ids of model and tokenizer.  seed: of the engine; requests
     without their own get one derived from it and their number.
     logits_processors: the active ones by name; each may refuse a request.
-    participants: names of the active ones.  numbers: for the ids of requests, where several
-    processors feed one engine.  Arguments in `SamplingParams.extra_args` must
-    be for one of these names.  io_processors: the active ones by name.  chat_template: in place
-    of the model's.  able: what the engine can be asked for.
+    participants: names of the active ones; readers: their halves here.  numbers: for the ids of
+    requests, where several processors feed one engine.  Arguments in `SamplingParams.extra_args`
+    must be for one of these names.  io_processors: the active ones by name.  chat_template: in
+    place of the model's.  able: what the engine can be asked for.
 
     limit: how much text can fit.  reader: what the IO processors make of a request.
     """
@@ -62,6 +64,7 @@ class InputProcessor:
         seed: int = 0,
         logits_processors: Mapping[str, LogitsProcessor] | None = None,
         participants: Iterable[str] = (),
+        readers: Mapping[str, FrontHalf] | None = None,
         numbers: Iterator[int] | None = None,
         able: Ability = GENERATES,
     ) -> None:
@@ -80,6 +83,8 @@ class InputProcessor:
         self._eos_ids = frozenset(eos_ids)
         self._seed = seed & _UINT64
         self._processors = dict(logits_processors or {})
+        self._readers = dict(readers or {})
+        self._served = frozenset[str]().union(*(r.serves for r in self._readers.values()))
         self._extras = frozenset({*self._processors, *participants})
         self._numbers = itertools.count() if numbers is None else numbers
 
@@ -136,7 +141,7 @@ class InputProcessor:
             max_total=self._max_total(len(ids), params),
             stop_ids=self._stop_ids(params),
             bad_words=self._bad_words(params),
-            extras=self._encode_extras(params),
+            extras=encode_extras(params) | read_extras(self._readers, params),
         )
 
     def _pooled(self, prompt: EnginePrompt, params: Any) -> Draft:
@@ -192,11 +197,12 @@ class InputProcessor:
 
     def _check_sampling(self, sampling: SamplingParams) -> None:
         sampling.check(self._vocab_size)
-        if sampling.structured_outputs is not None:
+        if sampling.structured_outputs is not None and "structured_outputs" not in self._served:
             raise UnsupportedError(
-                "structured_outputs is not supported: no structured-output backend is installed",
+                "structured_outputs is not supported: no plugin here serves it",
                 expected="structured_outputs=None",
                 found=f"structured_outputs={shown(sampling.structured_outputs):.80}",
+                mend='pip install "framework[structured]", or leave it out',
             )
         for name in sampling.extra_args or {}:
             if name not in self._extras:
@@ -261,22 +267,6 @@ class InputProcessor:
         if sampling.seed is not None:
             return sampling.seed & _UINT64
         return derive_seed(self._seed, number)
-
-    def _encode_extras(self, sampling: SamplingParams) -> dict[str, bytes]:
-        import msgspec
-
-        extras = {}
-        for name, arguments in (sampling.extra_args or {}).items():
-            try:
-                extras[name] = msgspec.msgpack.encode(arguments)
-            except (TypeError, ValueError, OverflowError, RecursionError) as error:
-                raise InputError(
-                    f"extra_args[{name!r}] cannot be sent to the engine: {error}",
-                    parameter="extra_args",
-                    expected="numbers, strings, lists and mappings",
-                    found=f"{shown(arguments):.80}",
-                ) from error
-        return extras
 
 
 def _internal_id(number: int, client_id: str | None) -> str:

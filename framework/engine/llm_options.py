@@ -48,6 +48,7 @@ class LLMOptions(TypedDict, total=False):
     model_runner: str | None
     platform: str | None
     attention_backend: str | None
+    structured_output: str | None
     kernels: Mapping[str, str]
     tensor_parallel_size: int
     enforce_eager: bool

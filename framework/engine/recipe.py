@@ -67,7 +67,8 @@ def build(recipe: bytes) -> Built:
 
     Raises PluginError with the rows that differ where this process finds other plugins.
     """
-    from framework.engine.build import build_core, create_participants, started_of
+    from framework.engine.build import build_core, started_of
+    from framework.engine.participants import create_participants
 
     found: dict[str, Any] = json.loads(recipe)
     registry = take_over(base64.b64decode(found["plugins"]))

@@ -150,7 +150,14 @@ KINDS: tuple[Kind, ...] = (
         plural="scheduling_policies",
         stable=True,
     ),
-    _row("scheduler_participant", "participant:SchedulerParticipant", {E}, MANY, DENIED),
+    _row(
+        "scheduler_participant",
+        "participant:SchedulerParticipant",
+        {F, E},
+        MANY,
+        DENIED,
+        optional={F},
+    ),
     _row(
         "kv_cache_spec",
         "kv_cache_spec:CacheManagerType",
@@ -160,7 +167,7 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
     ),
     _row("kv_connector", None, {E, W}, ONE),
-    _row("structured_output_backend", None, {F, E}, ONE),
+    _row("structured_output", "structured_output:StructuredOutput", {F, E}, ONE),
     _row("speculative_proposer", "proposer:SpeculativeProposer", {W}, ONE),
     _row("lora", None, {E, W}, ONE),
     _row(

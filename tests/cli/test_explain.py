@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from framework.cli.app import build_app
+from framework.plugins.registry import PluginRegistry
 
 
 def explain(*arguments):
@@ -32,11 +33,16 @@ def test_what_the_configuration_says_is_shown_as_chosen(monkeypatch):
     ("kind", "words"),
     [
         ("media_processor", "no contract yet"),
-        ("scheduler_participant", "no scheduler_participant is installed"),
+        ("kv_connector", "no contract yet"),
     ],
 )
-def test_an_empty_table_says_why(kind, words):
+def test_an_empty_table_of_a_reserved_kind_says_why(kind, words):
     assert words in explain(kind).stderr
+
+
+def test_an_empty_table_says_that_nothing_is_installed(monkeypatch):
+    monkeypatch.setattr(PluginRegistry, "records", lambda registry, kind=None: [])
+    assert "no scheduler_participant is installed" in explain("scheduler_participant").stderr
 
 
 def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():

@@ -1,0 +1,74 @@
+"""Scheduler participants and their two halves: what they are given, and when they begin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, cast
+
+from framework.config.choices import choices_of
+from framework.contracts.participant import EngineContext, FrontHalf
+from framework.engine.ends import end_of_sequence_ids
+from framework.engine.model_files import load_tokenizer
+from framework.plugins.blame import blaming
+
+if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
+    from framework.contracts.model_source import ModelFiles
+    from framework.contracts.participant import SchedulerParticipant
+    from framework.contracts.tokenizer import Tokenizer
+    from framework.plugins.registry import PluginRegistry
+
+
+def create_participants(
+    registry: PluginRegistry, config: EngineConfig
+) -> dict[str, SchedulerParticipant]:
+    """Instances of the scheduler participants that are active in this process, by name."""
+    made = registry.create_activated("scheduler_participant", config.plugin.scheduler_participants)
+    return {record.name: cast("SchedulerParticipant", instance) for record, instance in made}
+
+
+def start_participants(
+    participants: Iterable[SchedulerParticipant],
+    registry: PluginRegistry,
+    config: EngineConfig,
+    model: ModelFiles,
+    vocab_size: int,
+) -> None:
+    """Tell the halves in the engine core of their engine.  Raises what they raise."""
+    context = _context(registry, config, model, vocab_size)
+    for participant in participants:
+        with blaming(participant, "starting"):
+            participant.start(context)
+
+
+def front_halves(
+    participants: Mapping[str, SchedulerParticipant],
+    registry: PluginRegistry,
+    config: EngineConfig,
+    model: ModelFiles,
+) -> dict[str, FrontHalf]:
+    """The halves in the front end, by name.  Raises what they raise."""
+    context = _context(registry, config, model)
+    readers = {}
+    for name, participant in participants.items():
+        with blaming(participant, "making its half in the front end"):
+            reader = participant.front_half(context)
+        if reader is not None:
+            readers[name] = reader
+    return readers
+
+
+def _context(
+    registry: PluginRegistry, config: EngineConfig, model: ModelFiles, vocab_size: int = 0
+) -> EngineContext:
+    def load() -> tuple[Tokenizer, frozenset[int]]:
+        tokenizer = load_tokenizer(registry, config.model, model)
+        files = model.generation_config, model.config
+        return tokenizer, end_of_sequence_ids(tokenizer, *files, vocab_size)
+
+    return EngineContext(
+        registry=registry,
+        choices=choices_of(config),
+        load_tokenizer=load,
+        vocab_size=vocab_size,
+    )

@@ -1,0 +1,69 @@
+"""Structured output by llguidance, which parses while it goes and bounds what a step may cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from framework.contracts.structured_output import (
+    CompiledGrammar,
+    Coverage,
+    Grammar,
+    StructuredOutput,
+    Vocabulary,
+)
+
+if TYPE_CHECKING:
+    from framework_llguidance.matching import Tokens
+
+_KEYWORDS = (
+    *("$ref", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "enum"),
+    *("exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maxLength"),
+    *("maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum"),
+    *("multipleOf", "oneOf", "pattern", "patternProperties", "prefixItems", "properties"),
+    *("required", "type"),
+)
+_FORMATS = (
+    *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),
+)
+
+
+class LLGuidance(StructuredOutput):
+    """A grammar that compiles is its source: what takes time is done while it runs, by limits."""
+
+    libraries = ("llguidance",)
+    coverage = Coverage(
+        structures=frozenset(
+            ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
+        ),
+        dialects=frozenset(("ebnf", "lark", "tags")),
+        keywords=frozenset(_KEYWORDS),
+        formats=frozenset(_FORMATS),
+    )
+
+    def __init__(self, options: object = None) -> None:
+        super().__init__()
+        self._tokens: dict[str, Tokens] = {}
+
+    def check(self, grammar: Grammar) -> None:
+        from framework_llguidance.sources import checked
+
+        checked(grammar)
+
+    def compile(self, grammar: Grammar, vocabulary: Vocabulary) -> bytes:
+        from framework_llguidance.sources import checked
+
+        source = checked(grammar)
+        self._tokens_of(vocabulary).check(source)
+        return source.encode()
+
+    def load(self, compiled: bytes, vocabulary: Vocabulary) -> CompiledGrammar:
+        return self._tokens_of(vocabulary).load(compiled.decode())
+
+    def _tokens_of(self, vocabulary: Vocabulary) -> Tokens:
+        """The library's view of the vocabulary, which takes a moment to make."""
+        from framework_llguidance.matching import Tokens
+
+        known = self._tokens.get(vocabulary.fingerprint)
+        if known is None:
+            known = self._tokens[vocabulary.fingerprint] = Tokens(vocabulary)
+        return known

@@ -1,0 +1,99 @@
+"""From a grammar to the source that llguidance takes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from llguidance import LLMatcher, StructTag, regex_to_lark
+from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+
+from framework.contracts.structured_output import WHITE_SPACE, Grammar
+from framework.contracts.structures import query_of
+from framework.errors import InputError, UnsupportedError
+
+_SPACE = rf"[\x20\x0A\x0D\x09]{{0,{WHITE_SPACE}}}"
+_HEAD = '%llguidance {"no_forcing": true}\n'
+"""Bytes that can only come next may come as any token: masks are exact."""
+_JSON = {"whitespace_pattern": _SPACE, "lenient": False, "coerce_one_of": False}
+_UNSERVED = ("not supported", "unimplemented", "unknown format", "too complex", "too large")
+"""What its messages say of a grammar that is right and beyond it."""
+
+
+def checked(grammar: Grammar) -> str:
+    """The source.  Raises InputError or UnsupportedError."""
+    source = _source(grammar)
+    wrong, messages = LLMatcher.validate_grammar_with_warnings(source)
+    if wrong:
+        raise refusal(messages[0])
+    return source
+
+
+def refusal(message: str) -> InputError | UnsupportedError:
+    """The error for what the library says of a grammar."""
+    text = " ".join(message.partition("<state>")[0].split())[:400]
+    if any(word in text.lower() for word in _UNSERVED):
+        return UnsupportedError(text)
+    return InputError(text, parameter="structured_outputs")
+
+
+def _source(grammar: Grammar) -> str:
+    match grammar.structure:
+        case "json":
+            return _HEAD + f"start: {_json(json.loads(grammar.text))}"
+        case "json_object":
+            return _HEAD + f"start: {_json({'type': 'object'})}"
+        case "regex":
+            return _HEAD + f"start: /{regex_to_lark(grammar.text, '')}/"
+        case "choice":
+            texts = " | ".join(json.dumps(text) for text in json.loads(grammar.text))
+            return _HEAD + f"start: {texts}"
+        case "grammar":
+            return _with_head(_lark(grammar))
+        case "structural_tag":
+            return _with_head(_tags(json.loads(grammar.text)))
+    raise UnsupportedError(f"no structure {grammar.structure!r} is known")
+
+
+def _json(schema: Any) -> str:
+    """A schema as a term of Lark.  True and False are schemas, too, which it does not know."""
+    own = schema if isinstance(schema, dict) else {} if schema else {"enum": []}
+    return "%json " + json.dumps({**own, "x-guidance": _JSON}, ensure_ascii=False)
+
+
+def _with_head(lark: str) -> str:
+    """With our options in place of those that it brings."""
+    lines = [line for line in lark.splitlines() if not line.lstrip().startswith("%llguidance")]
+    return _HEAD + "\n".join(lines)
+
+
+def _lark(grammar: Grammar) -> str:
+    if query_of(grammar).dialect != "ebnf":
+        return grammar.text
+    try:
+        return gbnf_to_lark(grammar.text)
+    except Exception as error:  # it raises plain Exception for some faults
+        name = "" if isinstance(error, GbnfToLarkError) else f"{type(error).__name__}: "
+        raise InputError(f"{name}{error}"[:400], parameter="structured_outputs") from None
+
+
+def _tags(asked: dict[str, Any]) -> str:
+    """Free text with tags in it: where a trigger stands, one of its tags goes on."""
+    try:
+        triggers = [str(trigger) for trigger in asked["triggers"]]
+        tags = [_tag(one, triggers) for one in asked["structures"]]
+        return StructTag.to_grammar(tags, assume_special=False)
+    except (AssertionError, KeyError, TypeError, ValueError, StopIteration) as error:
+        raise InputError(
+            f"the structural tag is invalid: {type(error).__name__} {error}"[:400],
+            parameter="structured_outputs",
+            expected='{"structures": [{"begin", "schema", "end"}, ...], "triggers": [...]}, where '
+            "each begin starts with a trigger",
+        ) from None
+
+
+def _tag(one: dict[str, Any], triggers: list[str]) -> StructTag:
+    begin = str(one["begin"])
+    trigger = next(trigger for trigger in triggers if begin.startswith(trigger))
+    schema = {**one["schema"], "x-guidance": _JSON}
+    return StructTag(trigger=trigger, begin=begin, grammar=schema, end=str(one["end"]))
