@@ -27,7 +27,8 @@ FOLDERS = (
     "io_processors",
     "endpoints",
 )
-SHORT_NAMES = {"torch_runner": "torch", "participant": "structured"}  # folder -> name in distribution and import
+# Folder -> name in distribution and import.
+SHORT_NAMES = {"torch_runner": "torch", "participant": "structured"}
 IMPORT_TO_DISTRIBUTION = {
     "PIL": "pillow",
     "google": "protobuf",

@@ -102,11 +102,11 @@ class SchedulerConfig(Section):
 class ExecutionConfig(Section):
     """executor, model_runner, platform, attention_backend, structured_output: names of plugins;
     None lets selection choose.  kernels: operator -> name of the kernel plugin that shall compute
-    it, such as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager: accepted; this
-    release knows no other way to run.  logprobs_mode: what log-probabilities are taken of.
-    tokenizer_threads: of a server, each with a tokenizer of its own.  max_logprobs: of a server,
-    the most logprobs and prompt_logprobs that a request may ask for; -1: any number, although one
-    request for those of the whole vocabulary can take all memory.
+    it, such as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager:
+    accepted; this release knows no other way to run.  logprobs_mode: what log-probabilities are
+    taken of.  tokenizer_threads: of a server, each with a tokenizer of its own.  max_logprobs: of
+    a server, the most logprobs and prompt_logprobs that a request may ask for; -1: any number,
+    although one request for those of the whole vocabulary can take all memory.
 
     on_core_death: of a server whose engine core dies: "exit", or "restart" it, at most
     max_core_restarts times in core_restart_window seconds, tries that fail included.
