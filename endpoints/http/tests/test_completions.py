@@ -122,7 +122,9 @@ BAD = {
     "stream_options alone": ({"prompt": "a", "stream_options": {}}, "stream"),
     "suffix": ({"prompt": "a", "suffix": "b"}, "suffix"),
     "embeds": ({"prompt": "a", "prompt_embeds": "AAAA"}, "prompt_embeds"),
-    "a format": ({"prompt": "a", "response_format": {"type": "json_object"}}, "response_format"),
+    "a format": ({"prompt": "a", "response_format": {"type": "json_object"}}, "structured_outputs"),
+    "no format": ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format"),
+    "no schema": ({"prompt": "a", "response_format": {"type": "json_schema"}}, "response_format"),
     "special": ({"prompt": "a", "add_special_tokens": "perhaps"}, "add_special_tokens"),
     "no JSON": ("{", "body"),
 }

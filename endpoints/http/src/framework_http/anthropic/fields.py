@@ -62,9 +62,12 @@ class CountFields(CommonFields):
         return [_function(tool, index) for index, tool in enumerate(self.tools or ())]
 
     @property
-    def chooses(self) -> str:
-        """The type of the choice of tools."""
-        return "auto" if self.tool_choice is None else self.tool_choice.type
+    def chooses(self) -> tuple[str, str | None]:
+        """The choice of tools, and the name of one, as `calls_of` takes them."""
+        choice = self.tool_choice
+        if choice is None:
+            return "auto", None
+        return {"any": "required", "tool": "named"}.get(choice.type, choice.type), choice.name
 
 
 class MessageFields(CountFields):

@@ -22,7 +22,8 @@ from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import ends_of, reader_for
-from framework_http.openai.tools import check_functions, check_tools
+from framework_http.openai.structures import structured
+from framework_http.openai.tools import Calls, calls_of, check_functions
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -62,28 +63,28 @@ async def _ask(service: Service, fields: MessageFields, request: Request) -> tup
     model = check_model(service, fields.model)
     functions = fields.functions()
     check_functions(functions)
-    tools = functions if fields.chooses != "none" else []
-    check_tools(service, tools, free=fields.chooses in ("auto", "none"))
+    choice, name = fields.chooses
+    calls = calls_of(service, functions, choice, name=name, one_call=fields.one_call)
     if fields.thinking is not None and fields.thinking.type == "enabled":
         _check_thinking(service)
-    sampling = _sampling(fields, service, bool(tools))
+    sampling = _sampling(fields, service, calls)
     options = options_of(fields, request)
     prompt = await _render(service, fields)
     if fields.cache_salt is not None:
         prompt["cache_salt"] = fields.cache_salt
-    ends = await ends_of(service, bool(tools) and fields.skip_special_tokens is None)
-    reader = reader_for(service, prompt["prompt"], tools, one_call=fields.one_call, ends=ends)
+    ends = await ends_of(service, calls.marked and fields.skip_special_tokens is None)
+    reader = reader_for(service, prompt["prompt"], calls, one_call=fields.one_call, ends=ends)
     return ask.parts(service, [prompt], sampling, options), Answer(model, reader)
 
 
-def _sampling(fields: MessageFields, service: Service, calls: bool) -> SamplingParams:
+def _sampling(fields: MessageFields, service: Service, calls: Calls) -> SamplingParams:
     sampling = sampling_of(fields, service, max_tokens=fields.max_tokens, logprobs=None)
     changes: dict[str, Any] = {"output_kind": OutputKind.DELTA}
     if fields.stop_sequences:
         changes["stop"] = fields.stop_sequences
-    if calls and fields.skip_special_tokens is None:
+    if calls.marked and fields.skip_special_tokens is None:
         changes["skip_special_tokens"] = False
-    return sampling.replace(**changes)
+    return structured(sampling.replace(**changes), None, "", calls)
 
 
 def _check_thinking(service: Service) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -15,11 +15,12 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, check_format, options_of, sampling_of
+from framework_http.openai.fields import Fields, options_of, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
-from framework_http.openai.tools import check_functions, check_tools
+from framework_http.openai.structures import structure_of_format, structured
+from framework_http.openai.tools import Calls, calls_of, check_functions, choice_of
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -53,11 +54,6 @@ class ChatFields(Fields):
         """Both names mean the same; the newer one wins."""
         newer = self.max_completion_tokens
         return self.max_tokens if newer is None else newer
-
-    @property
-    def callable_tools(self) -> list[Mapping[str, Any]]:
-        """Tools that the model may call."""
-        return [] if self.tool_choice == "none" else list(self.tools or ())
 
     @property
     def num_logprobs(self) -> int | None:
@@ -115,7 +111,8 @@ class Chat(Endpoint):
         @router.post("/completions")
         async def chat(fields: ChatFields, request: Request) -> Response:
             model = check_model(service, fields.model)
-            _refuse(fields, service)
+            one = fields.parallel_tool_calls is False
+            calls = _calls(fields, service, one)
             if fields.chat_template is not None and not allowed:
                 raise InputError(
                     "this server takes no chat_template from its clients",
@@ -125,16 +122,15 @@ class Chat(Endpoint):
                     mend="leave it out; an operator allows it with "
                     "`framework --plugin-option endpoint.chat.client_templates=true serve`",
                 )
-            sampling = _sampling(fields, service)
+            sampling = _sampling(fields, service, calls)
             options = options_of(fields, request)
             prompt = await service.render_chat(fields.messages, **fields.rendering())
             if fields.cache_salt is not None:
                 prompt["cache_salt"] = fields.cache_salt
-            tools, one = fields.callable_tools, fields.parallel_tool_calls is False
-            ends = await ends_of(service, bool(tools) and fields.skip_special_tokens is None)
+            ends = await ends_of(service, calls.marked and fields.skip_special_tokens is None)
 
             def reader() -> Reader:
-                return reader_for(service, prompt["prompt"], tools, one_call=one, ends=ends)
+                return reader_for(service, prompt["prompt"], calls, one_call=one, ends=ends)
 
             if fields.streams:
                 parts = ask.parts(service, [prompt], sampling, options)
@@ -147,21 +143,22 @@ class Chat(Endpoint):
         return router
 
 
-def _sampling(fields: ChatFields, service: Service) -> SamplingParams:
+def _sampling(fields: ChatFields, service: Service, calls: Calls) -> SamplingParams:
     sampling = sampling_of(
         fields, service, max_tokens=fields.most_tokens, logprobs=fields.num_logprobs
     )
-    if fields.callable_tools and fields.skip_special_tokens is None:
+    if calls.marked and fields.skip_special_tokens is None:
         # The marks of a call are special tokens of some models.
-        return sampling.replace(skip_special_tokens=False)
-    return sampling
+        sampling = sampling.replace(skip_special_tokens=False)
+    form = structure_of_format(fields.response_format, "response_format")
+    return structured(sampling, form, "response_format", calls)
 
 
-def _refuse(fields: ChatFields, service: Service) -> None:
-    check_format(fields.response_format)
-    check_functions(fields.tools or ())
-    choice = "auto" if fields.tool_choice is None else fields.tool_choice
-    check_tools(service, fields.callable_tools, free=choice in ("auto", "none"))
+def _calls(fields: ChatFields, service: Service, one_call: bool) -> Calls:
+    tools = fields.tools or ()
+    check_functions(tools)
+    choice, name = choice_of(fields.tool_choice)
+    return calls_of(service, tools, choice, name=name, one_call=one_call)
 
 
 def _answer(

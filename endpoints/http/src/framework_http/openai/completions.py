@@ -14,9 +14,10 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, check_format, options_of, refuse, sampling_of
+from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
+from framework_http.openai.structures import structure_of_format, structured
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -98,7 +99,6 @@ def _refuse(fields: CompletionFields) -> None:
         raise refuse("suffix", "no model here fills in the middle")
     if fields.prompt_embeds is not None:
         raise refuse("prompt_embeds", "no model runner here takes prompts as embeddings")
-    check_format(fields.response_format)
     if fields.best_of not in (None, fields.n or 1):
         raise refuse("best_of", "all n outputs are given back")
 
@@ -110,7 +110,9 @@ def _sampling(fields: CompletionFields, service: Service) -> SamplingParams:
             given = fields.model_copy(update={"prompt_logprobs": fields.logprobs})
         elif fields.max_tokens == 0:  # the prompt alone; nothing is to be computed of it
             given = fields.model_copy(update={"prompt_logprobs": 0})
-    return sampling_of(given, service, max_tokens=fields.max_tokens, logprobs=fields.logprobs)
+    sampling = sampling_of(given, service, max_tokens=fields.max_tokens, logprobs=fields.logprobs)
+    form = structure_of_format(fields.response_format, "response_format")
+    return structured(sampling, form, "response_format")
 
 
 def _answer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from fastapi import Request
@@ -48,6 +47,7 @@ _SAMPLING = (
     "bad_words",
     "allowed_token_ids",
     "truncate_prompt_tokens",
+    "structured_outputs",
 )
 
 Bias = Annotated[float, Field(allow_inf_nan=False)]
@@ -102,6 +102,7 @@ class CommonFields(RequestFields):
     logit_bias: dict[str, Bias] | None = None
     bad_words: list[str] | None = None
     allowed_token_ids: list[int] | None = None
+    structured_outputs: dict[str, Any] | None = None
     cache_salt: str | None = None
     extra_args: dict[str, Any] | None = None
 
@@ -198,13 +199,6 @@ def _deadline(request: Request) -> float | None:
             expected="seconds from now",
             found=f"{text!r:.40}",
         ) from error
-
-
-def check_format(response_format: Mapping[str, Any] | None) -> None:
-    """Raises UnsupportedError for any but text."""
-    kind = (response_format or {}).get("type", "text")
-    if kind != "text":
-        raise refuse(f"response_format {kind!r:.40}", "no structured-output backend is installed")
 
 
 def refuse(name: str, reason: str) -> UnsupportedError:

@@ -6,7 +6,7 @@ A stream sends the deltas as they come, a whole answer is all of them folded int
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolStream
     from framework.engine.outputs import CompletionOutput
+    from framework_http.openai.tools import Calls
 
 Delta = dict[str, Any]
 
@@ -122,18 +123,22 @@ def _delta(piece: Piece) -> Delta:
 def reader_for(
     service: Service,
     prompt: str,
-    tools: Sequence[Mapping[str, Any]],
+    calls: Calls,
     *,
     one_call: bool = False,
     ends: Mapping[int, str] | None = None,
 ) -> Reader:
-    """A reader for one output.  prompt: what the model was shown.  tools: those that it may
-    call; none: what looks like a call is text.  one_call: at most one of them at a time.  ends: see
-    `ends_of`."""
-    reasoning, parser = service.reasoning_parser, service.tool_parser
+    """A reader for one output.  prompt: what the model was shown.  calls: those that it may
+    make; without tools, what looks like a call is text.  one_call: at most one of them at a time.
+    ends: see `ends_of`."""
+    reasoning, parser, tools = service.reasoning_parser, service.tool_parser, None
+    if calls.stream is not None:
+        tools = calls.stream()
+    elif calls.tools and parser is not None:
+        tools = parser.stream(calls.tools)
     return Reader(
         None if reasoning is None else reasoning.stream(prompt),
-        None if parser is None or not tools else parser.stream(tools),
+        tools,
         one_call=one_call,
         ends=ends,
     )

@@ -67,9 +67,6 @@ class ResponseFields(CommonFields):
         if self.truncation == "auto":
             raise refuse("truncation", "a conversation is never shortened; leave out old items")
         text = self.text or TextOptions()
-        kind = (text.format or {}).get("type", "text")
-        if kind != "text":
-            raise refuse(f"text.format {kind!r:.40}", "no structured-output backend is installed")
         if text.verbosity not in (None, "medium"):
             raise refuse("text.verbosity", "no model here knows it")
         thinks = self.reasoning or ReasoningOptions()

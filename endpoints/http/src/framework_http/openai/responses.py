@@ -21,7 +21,8 @@ from framework_http.openai.reading import ends_of, reader_for
 from framework_http.openai.response_fields import ResponseFields
 from framework_http.openai.response_input import messages_of
 from framework_http.openai.response_items import Event, Response
-from framework_http.openai.tools import check_functions, check_tools
+from framework_http.openai.structures import structure_of_format, structured
+from framework_http.openai.tools import calls_of, check_functions, choice_of
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
@@ -63,13 +64,16 @@ async def _ask(
     fields.refuse_unserved()
     tools = fields.functions()
     check_functions(tools)
-    usable = [] if fields.tool_choice == "none" else tools
-    check_tools(service, usable, free=fields.tool_choice in (None, "auto", "none"))
+    one_call = fields.parallel_tool_calls is False
+    choice, name = choice_of(fields.tool_choice)
+    calls = calls_of(service, tools, choice, name=name, one_call=one_call)
     sampling = sampling_of(
         fields, service, max_tokens=fields.max_output_tokens, logprobs=fields.num_logprobs
     ).replace(output_kind=OutputKind.DELTA)
-    if usable and fields.skip_special_tokens is None:
+    if calls.marked and fields.skip_special_tokens is None:
         sampling = sampling.replace(skip_special_tokens=False)
+    form = structure_of_format(fields.text and fields.text.format, "text.format")
+    sampling = structured(sampling, form, "text.format", calls)
     options = options_of(fields, request)
     variables = dict(fields.chat_template_kwargs or {})
     if fields.reasoning is not None and fields.reasoning.effort:
@@ -81,9 +85,8 @@ async def _ask(
     )
     if fields.cache_salt is not None:
         prompt["cache_salt"] = fields.cache_salt
-    one_call = fields.parallel_tool_calls is False
-    ends = await ends_of(service, bool(usable) and fields.skip_special_tokens is None)
-    reader = reader_for(service, prompt["prompt"], usable, one_call=one_call, ends=ends)
+    ends = await ends_of(service, calls.marked and fields.skip_special_tokens is None)
+    reader = reader_for(service, prompt["prompt"], calls, one_call=one_call, ends=ends)
     parts = ask.parts(service, [prompt], sampling, options)
     return parts, Response(fields, sampling, model, reader)
 

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from framework.errors import InputError, UnsupportedError
-from framework_http.openai.fields import refuse
+from framework.shown import shown
+from framework_http.openai.forced import (
+    CallList,
+    NamedCall,
+    schema_of_arguments,
+    schema_of_calls,
+)
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
+    from framework.contracts.tool_parser import ToolStream
 
 
 def check_functions(tools: Sequence[Mapping[str, Any]]) -> None:
@@ -39,17 +47,67 @@ def _fault(tool: Mapping[str, Any]) -> str | None:
     return None
 
 
-def check_tools(service: Service, tools: Sequence[Mapping[str, Any]], *, free: bool) -> None:
-    """Raises UnsupportedError for what cannot be served.
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """tools: those that the model may call.  structure: what makes it call one, None where it need
+    not; stream: reads what it writes then, in place of the tool parser."""
 
-    tools: those that the model may call.  free: it may call any of them, or none.
+    tools: Sequence[Mapping[str, Any]] = ()
+    structure: dict[str, Any] | None = None
+    stream: Callable[[], ToolStream] | None = None
+
+    @property
+    def marked(self) -> bool:
+        """Calls may stand between special tokens."""
+        return bool(self.tools) and self.stream is None
+
+
+def calls_of(
+    service: Service,
+    tools: Sequence[Mapping[str, Any]],
+    choice: str,
+    *,
+    name: str | None = None,
+    one_call: bool = False,
+) -> Calls:
+    """Which calls the model may make.
+
+    tools: all of the request, checked.  choice: "auto", "none", "required", or "named" with the
+    `name` of a tool.  Raises InputError for a choice that cannot be, UnsupportedError for what
+    cannot be served.
     """
-    if not free:
-        raise refuse("tool_choice", "no structured-output backend is installed; use auto or none")
-    if tools and service.tool_parser is None:
-        raise UnsupportedError(
-            "tools are not supported: the server was started without a tool parser",
-            expected='no tools, or tool_choice="none"',
-            found=f"{len(tools)} tools",
-            mend="start it with --tool-parser NAME; see `framework plugins list`",
+    if choice == "none":
+        return Calls()
+    if choice == "auto":
+        if tools and service.tool_parser is None:
+            raise UnsupportedError(
+                "tools are not supported: the server was started without a tool parser",
+                expected='no tools, or tool_choice="none"',
+                found=f"{len(tools)} tools",
+                mend="start it with --tool-parser NAME; see `framework plugins list`",
+            )
+        return Calls(tools)
+    named = [tool for tool in tools if choice == "required" or tool["function"]["name"] == name]
+    if choice not in ("required", "named") or not named:
+        known = ", ".join(str(tool["function"]["name"]) for tool in tools) or "none"
+        raise InputError(
+            "tool_choice is invalid",
+            parameter="tool_choice",
+            expected=f"auto, none, required or one of the tools: {known}"[:400],
+            found=shown(name if choice == "named" else choice),
         )
+    if choice == "named":
+        wanted = str(name)
+        return Calls(named[:1], {"json": schema_of_arguments(named[0])}, lambda: NamedCall(wanted))
+    return Calls(named, {"json": schema_of_calls(named, one_call=one_call)}, CallList)
+
+
+def choice_of(given: str | Mapping[str, Any] | None) -> tuple[str, str | None]:
+    """OpenAI's `tool_choice` as `calls_of` takes it: (choice, name)."""
+    if given is None:
+        return "auto", None
+    if isinstance(given, str):
+        return given, None
+    inner = given.get("function", given)
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    return ("named", name) if isinstance(name, str) else (str(given)[:80], None)
