@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from framework.config.choices import check_frozen, open_registry
-from framework.contracts.model_runner import RunnerContext
 from framework.engine.ability import Ability
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
@@ -19,6 +17,7 @@ from framework.engine.events import build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.io import create_io_processors
+from framework.engine.meaning import core_config, runner_context
 from framework.engine.model_files import (
     find_draft_model,
     find_model,
@@ -184,7 +183,7 @@ def build_core(
             record = registry.find("executor", config.execution.executor, named=True)
             executor = cast("Executor", registry.create_record(record))
             undo.callback(executor.close)
-            context = _context(config, registry, model, logits_processors, draft_model)
+            context = runner_context(config, registry, model, logits_processors, draft_model)
             with guarded(record, f"loading model {model.name!r}"):
                 info = executor.load(context)
             refuse_inert(logits_processors, info, record.key)
@@ -226,46 +225,6 @@ def started_of(core: EngineCore, notes: tuple[str, ...]) -> Started:
     )
 
 
-def _context(
-    config: EngineConfig,
-    registry: PluginRegistry,
-    model: ModelFiles,
-    logits_processors: tuple[str, ...],
-    draft_model: ModelFiles | None,
-) -> RunnerContext:
-    choices = {
-        "model_runner": config.execution.model_runner,
-        "platform": config.execution.platform,
-        "attention_backend": config.execution.attention_backend,
-    }
-    return RunnerContext(
-        model=model,
-        registry=registry,
-        dtype=config.model.dtype,
-        max_slots=config.scheduler.max_num_seqs,
-        max_step_tokens=config.scheduler.max_num_batched_tokens,
-        max_model_len=config.model.max_model_len,
-        page_tokens=config.cache.page_size,
-        cache_bytes=config.cache.kv_cache_memory_bytes,
-        load_format=config.model.load_format,
-        seed=config.model.seed,
-        logprobs_mode=config.execution.logprobs_mode,
-        choices={kind: name for kind, name in choices.items() if name is not None},
-        kernels=config.execution.kernels,
-        logits_processors=logits_processors,
-        progress=sys.stderr.isatty(),
-        pooling=config.model.pooling,
-        proposer=config.speculation.speculative_proposer,
-        max_drafts=_max_drafts(config),
-        draft_model=draft_model,
-    )
-
-
-def _max_drafts(config: EngineConfig) -> int:
-    speculation = config.speculation
-    return speculation.num_speculative_tokens if speculation.speculative_proposer else 0
-
-
 def _core(
     config: EngineConfig,
     registry: PluginRegistry,
@@ -275,31 +234,9 @@ def _core(
     policy: SchedulingPolicy,
     participants: Mapping[str, SchedulerParticipant],
 ) -> EngineCore:
-    from framework.core.config import CoreConfig
     from framework.core.engine_core import EngineCore
 
-    settings = CoreConfig(
-        max_num_seqs=config.scheduler.max_num_seqs,
-        max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
-        max_model_len=config.model.max_model_len,
-        page_tokens=config.cache.page_size,
-        num_pages=config.cache.num_pages,
-        loop_depth=config.scheduler.loop_depth,
-        max_drafts=_max_drafts(config),
-        max_num_active=config.scheduler.max_num_active,
-        long_prefill_threshold=config.scheduler.long_prefill_threshold,
-        watermark=config.scheduler.watermark,
-        whole_sequence_must_fit=config.scheduler.whole_sequence_must_fit,
-        max_queued_requests=config.scheduler.max_queued_requests,
-        max_queued_tokens=config.scheduler.max_queued_tokens,
-        queue_timeout=config.scheduler.queue_timeout,
-        participant_timeout=config.scheduler.participant_timeout,
-        enable_prefix_caching=config.cache.enable_prefix_caching,
-        prefix_hash=config.cache.prefix_hash,
-        enable_kv_events=config.cache.enable_kv_events,
-        enable_chunked_prefill=config.scheduler.enable_chunked_prefill,
-        identity=f"{model.identity}:{config.model.dtype}",
-    )
+    settings = core_config(config, model)
     managers = [cast("CacheManagerType", m) for _, m in registry.create_activated("kv_cache_spec")]
     return EngineCore(
         executor, info, settings, policy=policy, participants=participants, managers=managers

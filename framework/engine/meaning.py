@@ -1,0 +1,84 @@
+"""What a configuration means to the engine core and to the model runner."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from framework.contracts.model_runner import RunnerContext
+
+if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
+    from framework.contracts.model_source import ModelFiles
+    from framework.core.config import CoreConfig
+    from framework.plugins.registry import PluginRegistry
+
+
+def runner_context(
+    config: EngineConfig,
+    registry: PluginRegistry,
+    model: ModelFiles,
+    logits_processors: tuple[str, ...],
+    draft_model: ModelFiles | None,
+) -> RunnerContext:
+    """What the runner may know before it loads."""
+    choices = {
+        "model_runner": config.execution.model_runner,
+        "platform": config.execution.platform,
+        "attention_backend": config.execution.attention_backend,
+    }
+    return RunnerContext(
+        model=model,
+        registry=registry,
+        dtype=config.model.dtype,
+        max_slots=config.scheduler.max_num_seqs,
+        max_step_tokens=config.scheduler.max_num_batched_tokens,
+        max_model_len=config.model.max_model_len,
+        page_tokens=config.cache.page_size,
+        cache_bytes=config.cache.kv_cache_memory_bytes,
+        load_format=config.model.load_format,
+        seed=config.model.seed,
+        logprobs_mode=config.execution.logprobs_mode,
+        choices={kind: name for kind, name in choices.items() if name is not None},
+        kernels=config.execution.kernels,
+        logits_processors=logits_processors,
+        progress=sys.stderr.isatty(),
+        pooling=config.model.pooling,
+        proposer=config.speculation.speculative_proposer,
+        max_drafts=most_drafts(config),
+        draft_model=draft_model,
+    )
+
+
+def most_drafts(config: EngineConfig) -> int:
+    """Of one request in one step."""
+    speculation = config.speculation
+    return speculation.num_speculative_tokens if speculation.speculative_proposer else 0
+
+
+def core_config(config: EngineConfig, model: ModelFiles) -> CoreConfig:
+    """The settings of the core."""
+    from framework.core.config import CoreConfig
+
+    return CoreConfig(
+        max_num_seqs=config.scheduler.max_num_seqs,
+        max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
+        max_model_len=config.model.max_model_len,
+        page_tokens=config.cache.page_size,
+        num_pages=config.cache.num_pages,
+        loop_depth=config.scheduler.loop_depth,
+        max_drafts=most_drafts(config),
+        max_num_active=config.scheduler.max_num_active,
+        long_prefill_threshold=config.scheduler.long_prefill_threshold,
+        watermark=config.scheduler.watermark,
+        whole_sequence_must_fit=config.scheduler.whole_sequence_must_fit,
+        max_queued_requests=config.scheduler.max_queued_requests,
+        max_queued_tokens=config.scheduler.max_queued_tokens,
+        queue_timeout=config.scheduler.queue_timeout,
+        participant_timeout=config.scheduler.participant_timeout,
+        enable_prefix_caching=config.cache.enable_prefix_caching,
+        prefix_hash=config.cache.prefix_hash,
+        enable_kv_events=config.cache.enable_kv_events,
+        enable_chunked_prefill=config.scheduler.enable_chunked_prefill,
+        identity=f"{model.identity}:{config.model.dtype}",
+    )
