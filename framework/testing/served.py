@@ -14,6 +14,12 @@ from urllib.request import urlopen
 from framework.testing.fake_model import MODEL, fake_plugins
 
 START_SECONDS = 120.0
+_PROGRAM = """
+from framework.plugins.tied import hold_on
+hold_on()
+from framework.cli import main
+main()
+"""
 
 
 @dataclass
@@ -51,13 +57,14 @@ class Served:
 
 
 def start_server(*arguments: str, root: tuple[str, ...] = ()) -> Served:
-    """`framework ROOT serve ARGUMENTS` for the echo model, on a free port, once it listens.
+    """`framework ROOT serve ARGUMENTS` for the echo model, on a free port, once it listens.  It
+    ends with this process, whatever way that ends.
 
     Raises RuntimeError with what it logged where it ends before that.
     """
     plugins = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]
     command = [
-        *(sys.executable, "-c", "from framework.cli import main; main()"),
+        *(sys.executable, "-c", _PROGRAM),
         *plugins,
         *root,
         *("serve", "--model", MODEL, "--set", "executor=echo", "--port", "0"),
@@ -65,7 +72,14 @@ def start_server(*arguments: str, root: tuple[str, ...] = ()) -> Served:
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEWORK_")}
     environment["PYTHONPATH"] = os.pathsep.join(sys.path)
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        text=True,
+        env=environment,
+    )
     server = Served(process, "")
     listening = threading.Event()
     threading.Thread(target=_read, args=(server, listening), daemon=True).start()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -59,9 +62,10 @@ def test_a_heart_counts_the_beats_of_one_step():
     assert heart.beat().busy == 0.0
 
 
-def engine(*, hung="", gate="", **options):
+def engine(*, hung="", gate="", locks=False, **options):
     plugins = {**fake_plugins(), **troubled_plugin()}
-    chosen = {"executor.troubled.hung": str(hung), "executor.troubled.gate": str(gate)}
+    troubles = {"hung": str(hung), "gate": str(gate), "locks": locks}
+    chosen = {f"executor.troubled.{name}": value for name, value in troubles.items()}
     return AsyncEngine(
         MODEL, plugins=plugins, plugin_options=chosen, executor="troubled", **options
     )
@@ -131,6 +135,50 @@ def test_a_core_that_hangs_is_drained_no_longer_than_a_step_may_take(tmp_path):
             await hung
 
     asyncio.run(run())
+
+
+FRONT = """
+import asyncio, os
+from tests.engine.test_watchdog import HANGS, engine, text_of, until
+
+async def run():
+    made = engine(hung="hung", locks=True)
+    await made.start()
+    print(made.core_pid, flush=True)
+    hung = asyncio.create_task(text_of(made, HANGS))
+    await until(lambda: os.path.exists("hung"))
+    os.kill(os.getpid(), 9)
+
+asyncio.run(run())
+"""
+
+
+def test_a_core_that_hangs_for_good_ends_with_its_front_end(tmp_path):
+    """It holds the lock that its own threads would need to look for the front end."""
+    found = subprocess.run(
+        [sys.executable, "-c", FRONT],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert found.returncode == -signal.SIGKILL
+    core = int(found.stdout)
+    try:
+        asyncio.run(until(lambda: not works(core)))
+    except TimeoutError:
+        os.kill(core, signal.SIGKILL)
+        raise
+
+
+def works(pid):
+    """Whether it runs; one that has ended may stay until somebody asks how."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def ended(pid):

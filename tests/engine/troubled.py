@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -17,10 +18,11 @@ HANGS = "never"
 
 class TroubledOptions(EchoOptions):
     """gate: while there is a file here, no core can start.  hung: a file that is made when a step
-    hangs."""
+    hangs.  locks: it holds the interpreter's lock, so that the process gives no sign of life."""
 
     gate: str = ""
     hung: str = ""
+    locks: bool = False
 
 
 class Troubled(EchoExecutor):
@@ -43,6 +45,8 @@ class Troubled(EchoExecutor):
         if prompt == list(HANGS.encode()):
             if self._troubles.hung:
                 Path(self._troubles.hung).touch()
+            if self._troubles.locks:
+                all(itertools.repeat(1))
             threading.Event().wait()
         return self._echo(request, position, before)
 

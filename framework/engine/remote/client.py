@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -56,6 +57,8 @@ class AsyncCore:
         self.dead: FrameworkError | None = None
         self.signs = 0
         self.busy = 0.0
+        self._news: deque[tuple[Callable[[Any], None], object]] = deque()
+        self._woken = False
         self._reader = threading.Thread(target=self._read, name="framework-reader", daemon=True)
         self._reader.start()
 
@@ -147,12 +150,30 @@ class AsyncCore:
                 return
 
     def _tell(self, what: Callable[[Any], None], argument: object) -> None:
+        """Have the loop do it.  One that is busy is woken once: each time is a byte in the pipe
+        through which signals come too, and a signal that finds it full is lost."""
+        self._news.append((what, argument))
+        if self._woken:
+            return
+        self._woken = True
         try:
-            self._loop.call_soon_threadsafe(what, argument)
+            self._loop.call_soon_threadsafe(self._hear)
         except RuntimeError:  # the loop was closed before the engine
             return
 
     # On the loop.
+
+    def _hear(self) -> None:
+        self._woken = False  # first: what comes from now on wakes it again
+        left = len(self._news)
+        try:
+            while left:
+                left -= 1
+                what, argument = self._news.popleft()
+                what(argument)
+        finally:
+            if left:  # one raised, of which the loop tells; the others are heard all the same
+                self._loop.call_soon(self._hear)
 
     def _handle(self, answer: Answer) -> None:
         self.signs += 1

@@ -1,9 +1,9 @@
 """The engine core in a process of its own: how it is started, watched and ended.
 
 The child is a fresh interpreter (never a fork: torch does not survive one) that reads its
-orders from standard input.  It dies with its parent: the thread that tells that it lives
-looks for the parent each time.  (Linux could be asked for a signal at the end of the parent,
-but it takes the end of the thread that started the child for that.)
+orders from standard input.  It dies with its parent, which keeps that pipe open: see
+`framework.plugins.tied`.  Where a fork of the parent has the pipe too, the thread that tells
+that the child lives looks for the parent each time.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ from framework.engine.remote.messages import (
 from framework.engine.remote.pulse import Heart, Pulse
 from framework.engine.remote.server import CoreServer, ServerLink
 from framework.errors import EngineDeadError
+from framework.plugins.tied import hold_on
 
 BEAT_SECONDS = 1.0
+_SIZE = 8
+"""Bytes that say how long the orders are."""
 LAST_WORDS_SECONDS = 0.1
 """What a child has sent may come a little later than its end is seen."""
 
@@ -100,8 +103,10 @@ class CoreProcess:
             start_new_session=True,
         )
         assert self._child.stdin is not None
-        with contextlib.suppress(BrokenPipeError), self._child.stdin as pipe:
-            pipe.write(msgspec.msgpack.encode(orders))
+        text = msgspec.msgpack.encode(orders)
+        with contextlib.suppress(BrokenPipeError):
+            self._child.stdin.write(len(text).to_bytes(_SIZE) + text)
+            self._child.stdin.flush()
 
     @property
     def pid(self) -> int:
@@ -137,8 +142,13 @@ class CoreProcess:
 
     def end(self) -> None:
         """End the child, by force if it does not end by itself, and wait for that."""
-        if self._child.poll() is not None:
-            return
+        if self._child.poll() is None:
+            self._end()
+        assert self._child.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # orders that it did not read
+            self._child.stdin.close()
+
+    def _end(self) -> None:
         self._link.send(Stop())
         try:
             self._child.wait(KILL_AFTER)
@@ -164,7 +174,9 @@ def _how(exit_code: int) -> str:
 
 def main() -> None:
     """Read the orders, make the core, serve it."""
-    orders = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Orders)
+    size = int.from_bytes(sys.stdin.buffer.read(_SIZE))
+    orders = msgspec.msgpack.decode(sys.stdin.buffer.read(size), type=Orders)
+    hold_on()
     # The parent decides when the child ends: whoever stops the service signals the parent.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     import logging

@@ -6,7 +6,10 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 import yaml
@@ -145,6 +148,47 @@ def test_a_signal_leaves_no_server(run, tmp_path, pids, monkeypatch):
     assert not alive(pids[0])
     assert signal.getsignal(signal.SIGTERM) is before
     assert not (tmp_path / "t.yaml").exists()
+
+
+PARENT = """
+import os
+from framework.testing.fake_model import MODEL, fake_plugins
+from framework_commands.server_process import ServerProcess
+
+words = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]
+words += ["serve", "--model", MODEL, "--set", "executor=echo", "--port", "0"]
+server = ServerProcess(words, bare=True)
+server.start(100)
+with open(f"/proc/{server.pid}/task/{server.pid}/children") as file:
+    print(server.pid, file.read(), flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def works(pid):
+    """Whether it runs; one that has ended may stay until somebody asks how."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="reads /proc")
+def test_a_server_and_its_core_end_with_a_parent_that_is_killed():
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    found = subprocess.run(
+        [sys.executable, "-c", PARENT],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+        timeout=120,
+    )
+    started = [int(word) for word in found.stdout.split()]
+    assert (found.returncode, len(started)) == (-signal.SIGKILL, 2)
+    end = time.monotonic() + 60
+    while any(works(pid) for pid in started):
+        assert time.monotonic() < end, "they outlived their parent"
+        time.sleep(0.05)
 
 
 def test_a_server_that_does_not_start_is_told_with_its_log(pids):

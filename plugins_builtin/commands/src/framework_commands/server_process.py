@@ -23,7 +23,8 @@ class ServerProcess:
     """arguments: of `framework`, from the root options on, such as ("serve", "--port", "0").
 
     environment: beside that of this process, whose FRAMEWORK_ variables it keeps unless `bare`.
-    Use it as a context manager: the server is gone when the block is left.
+    Use it as a context manager: the server is gone when the block is left, and whenever this
+    process ends, by whatever signal.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class ServerProcess:
     ) -> None:
         kept = {k: v for k, v in os.environ.items() if not (bare and k.startswith("FRAMEWORK_"))}
         self._environment = {**kept, **(environment or {})}
-        self._command = [sys.executable, "-m", "framework", *arguments]
+        self._command = [sys.executable, "-m", "framework_commands.server_child", *arguments]
         self._lines: deque[str] = deque(maxlen=_KEPT)
         self._known = threading.Event()
         self._url: str | None = None
@@ -47,9 +48,10 @@ class ServerProcess:
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = subprocess.Popen(
             self._command,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,  # what ties it to this process: see framework.plugins.tied
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            start_new_session=True,  # the end takes its group along
             text=True,
             errors="replace",
             env={**self._environment, "PYTHONPATH": path},
