@@ -131,11 +131,20 @@ class FakeCache:
 def _read(spec: KVCacheSpec, computed: int, new: int) -> Iterator[int]:
     """Positions before `computed` that one of the `new` tokens from there on reads, each once."""
     spans = sorted(
-        (span.start, min(span.stop, computed))
+        (start, min(stop, computed))
         for position in range(computed, computed + new)
         for span in spec.reads(position)
+        for start, stop in _runs(span)
     )
     end = 0
     for start, stop in spans:
         yield from range(max(start, end), stop)
         end = max(end, stop)
+
+
+def _runs(span: range) -> Iterator[tuple[int, int]]:
+    """[start, stop) of neighbours in it."""
+    if span.step == 1:
+        yield span.start, span.stop
+    else:
+        yield from ((position, position + 1) for position in span)

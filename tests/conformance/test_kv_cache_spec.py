@@ -253,6 +253,19 @@ class TakesAll(FullAttentionManager):
         return len(present)
 
 
+class ReadsBackwards(FullAttentionSpec):
+    """All tokens, as two ranges with steps: contracts say "in any order"."""
+
+    def reads(self, position):
+        return range(position - 1, -1, -2), range(position - 2, -1, -2)
+
+
+class ServesBackwards(FullAttentionManager):
+    """Of a spec whose ranges have steps."""
+
+    spec_class = ReadsBackwards
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 
@@ -269,6 +282,11 @@ def test_every_clause_has_a_mutant_and_every_capability_both_sides():
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_the_built_in_managers_conform(name):
     report = check(f"kv_cache_spec:{name}", layers=IN_PROCESS)
+    assert not report.failures, report.text()
+
+
+def test_what_is_read_may_be_ranges_of_any_step():
+    report = check(ServesBackwards, layers=IN_PROCESS)
     assert not report.failures, report.text()
 
 

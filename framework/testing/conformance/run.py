@@ -228,7 +228,7 @@ class Run:
         if self._slowness != Suite.slowness:
             settings["slowness"] = self._slowness
         line = f"reproduce: {command(self.suite, self.target, clause, settings)}"
-        return line if case is None else f"{line}   # {case}"
+        return f"{line}   # {case}" if str(case or "") else line
 
 
 def _close(suite: Suite) -> None:
