@@ -205,12 +205,12 @@ class PluginRegistry:
         """The class of a record that `find` or `candidates` gave."""
         kind = self.kind(record.kind)
         with self._lock:
+            if not record.usable:  # one that failed to start is loaded, and stays failed
+                raise lookup.unusable(record)
             if record.cls is not None:
                 return record.cls
             if record.state is State.LOADING:
                 raise PluginError(f"plugin {record.key} loads itself", plugin=record.key)
-            if not record.usable:
-                raise lookup.unusable(record)
             if not self._can_run(record):
                 raise lookup.elsewhere(record, kind, self.scopes)
             with self.transaction():

@@ -11,7 +11,7 @@ import selectors
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -20,6 +20,8 @@ from framework.plugins.kinds import Kind
 from framework.plugins.records import Record
 from framework.plugins.tied import LOOK, ending, ends, order, tied
 
+END_SECONDS = 10.0
+"""For the end of a process that has closed all its files."""
 READY_SECONDS = 60.0
 """For the child's interpreter and the contracts: neither is the fault of a plugin."""
 
@@ -30,15 +32,20 @@ class Trial:
 
     seconds: how long it took; with `hung`, how long it was waited for.  ended: how it ended the
     process ("exit code 3", "SIGSEGV"), or None.  error: the message of a failed import or of a
-    class that does not fit; mend: of that.  heavy: libraries that it loaded.  uncaught: errors
-    that nobody can catch.  attributes: plain values of the class, by name.
+    class that does not fit; found, mend: of that.  spoiled: what went wrong behind the imports of
+    others in one process, and does not by itself; behind: these others, by key.  heavy:
+    libraries that it loaded.  uncaught: errors that nobody can catch.  attributes: plain values
+    of the class, by name.
     """
 
     seconds: float = 0.0
     hung: bool = False
     ended: str | None = None
     error: str | None = None
+    found: str | None = None
     mend: str | None = None
+    spoiled: str | None = None
+    behind: tuple[str, ...] = ()
     heavy: str = ""
     uncaught: tuple[str, ...] = ()
     attributes: Mapping[str, Any] | None = None
@@ -54,8 +61,23 @@ def try_imports(
     trials: dict[int, Trial] = {}
     while left := [n for n in order if n not in trials]:
         found = _Child([records[n] for n in left], kinds, budget).run()
-        trials.update((left[place], trial) for place, trial in found.items())
+        for place, trial in found.items():
+            if place and (trial.error or trial.ended):
+                before = [records[n] for n in left[:place]]
+                trial = _alone(records[left[place]], kinds, budget, trial, before)
+            trials[left[place]] = trial
     return [trials[n] for n in range(len(records))]
+
+
+def _alone(
+    record: Record, kinds: Sequence[Kind], budget: float, trial: Trial, before: Sequence[Record]
+) -> Trial:
+    """Try one again that failed behind others: what they did to the process is not its fault."""
+    alone = _Child([record], kinds, budget).run()[0]
+    if alone.error or alone.ended or alone.hung:
+        return alone
+    how = f"{trial.error} ({trial.found})" if trial.error else f"the process ends, {trial.ended}"
+    return replace(alone, spoiled=how, behind=tuple(each.key for each in before))
 
 
 def top_of(value: str) -> str:
@@ -70,6 +92,7 @@ class _Child:
         self._records, self._kinds, self._budget = records, kinds, budget
         self._trials: dict[int, Trial] = {}
         self._current: int | None = None
+        self._closed = False
         self._started = time.monotonic()
 
     def run(self) -> dict[int, Trial]:
@@ -108,7 +131,8 @@ class _Child:
                 if selector.select(0 if ended else min(LOOK, max(left, 0))):
                     part = os.read(messages, 1 << 16)
                     if not part:
-                        return not ends(process, limit)
+                        self._closed = not ends(process, END_SECONDS)
+                        return False
                     *lines, data = (data + part).split(b"\n")
                     for line in lines:
                         self._take(msgspec.json.decode(line))
@@ -134,7 +158,8 @@ class _Child:
         if self._current is not None and hung:
             self._trials[self._current] = Trial(hung=True, seconds=self._budget)
         elif self._current is not None:
-            self._trials[self._current] = Trial(ended=ending(code))
+            how = "it closes files that are not its own" if self._closed else ending(code)
+            self._trials[self._current] = Trial(ended=how)
         elif not self._trials:
             raise RuntimeError(
                 f"a process that imports plugins could not be started: {ending(code)}"

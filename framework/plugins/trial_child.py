@@ -71,7 +71,8 @@ def _try(record: Record, kind: Kind, place: int, teller: _Teller) -> str:
             cls = load_class(record, kind, _NEVER)
             message["attributes"] = _attributes(cls)
         except FrameworkError as error:
-            message.update(error=error.message, mend=error.mend)
+            found = None if error.found is None else str(error.found)
+            message.update(error=error.message, found=found, mend=error.mend)
         seconds = time.perf_counter() - started
         gc.collect()
     heavy = loaded_since(there)

@@ -22,9 +22,12 @@ CHANGES = {
     "builtins": "import builtins; builtins.answer = 42",
     "the default timeout of sockets": "import socket; socket.setdefaulttimeout(3)",
     "the random state": "import random; random.seed(0)",
+    "what is called at the end of the process": "import atexit; atexit.register(print)",
+    "files that are open": "import os; os.dup2(os.open('/dev/null', os.O_RDONLY), 2)",
 }
 HARMLESS = (
-    "import random, multiprocessing, socket, warnings\n"
+    "import random, multiprocessing.util, socket, warnings\n"
+    "open(__file__)\n"
     "warnings.filterwarnings('ignore', category=DeprecationWarning, module='p')\n"
 )
 
@@ -56,3 +59,11 @@ def test_an_import_cannot_keep_silent_about_itself(tmp_path, monkeypatch, patch,
     found = probe_import("silent:P")
     assert found.changes == (() if error else ("the garbage collector",))
     assert error in found.error
+
+
+def test_an_error_without_a_text_is_told(tmp_path, monkeypatch):
+    (tmp_path / "textless.py").write_text(
+        "class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert probe_import("textless:P").error == "Odd, whose text fails (RuntimeError)"

@@ -236,6 +236,35 @@ def test_one_that_hangs_is_told_and_hides_nobody(house, look):
     assert "within 3 s" in found["hang"].message
 
 
+def test_what_one_does_to_the_process_is_no_fault_of_the_next(house, look):
+    """In alphabetical order of packages; the second is found behind the first alone."""
+    house.add(
+        "d1",
+        {"things a": "T"},
+        "import sys\nclass Odd:\n    def find_spec(self, *args): raise RuntimeError('hook')\n"
+        "sys.meta_path.insert(0, Odd())\n" + GOOD,
+        package="pkg_a",
+    )
+    house.add("d2", {"things b": "T"}, "import wave\n" + GOOD, package="pkg_b")
+    house.add("d3", {"things c": "T"}, "raise ValueError('own')\n" + GOOD, package="pkg_c")
+    found = look(imports=True)
+    assert set(found) == {"spoiled", "import"}
+    assert (found["spoiled"].plugin, found["spoiled"].severity) == ("thing:b@d2", "warning")
+    assert "not behind thing:a@d1: " in found["spoiled"].message
+    assert "RuntimeError: hook" in found["spoiled"].message
+    assert "pkg_a" in found["spoiled"].message  # where it comes from
+    assert found["import"].plugin == "thing:c@d3"
+    assert "ValueError: own" in found["import"].message
+
+
+def test_one_that_closes_all_files_is_told(house, look):
+    """The one behind it is imported all the same."""
+    house.add("d1", {"things a": "T"}, "import os, time\nos.closerange(0, 99)\n" + GOOD)
+    house.add("d2", {"things b": "T"}, "raise ValueError('own')\n")
+    found = look(imports=True)
+    assert (found["exit"].plugin, found["import"].plugin) == ("thing:a@d1", "thing:b@d2")
+
+
 def test_one_that_is_slow_is_told(house, look):
     house.add("d", {"things slow": "T"}, "import time; time.sleep(0.2)\n" + GOOD)
     assert set(look(imports=True, slow=0.1)) == {"slow"}

@@ -160,6 +160,19 @@ def test_a_failed_constructor_names_the_plugin(house):
     assert registry.records("thing")[0].state is State.FAILED
 
 
+def test_one_that_failed_to_start_is_made_no_more(house):
+    """Whoever holds the record and asks again is told of the first failure."""
+    code = "    made = 0\n    def __init__(self, options):\n        T.made += 1\n        1 / (T.made - 2)\n"
+    house.add("dist", {"things t": "T"}, GOOD + code)
+    registry = house.registry()
+    record = registry.find("thing", "t")
+    registry.create_record(record)
+    for _ in range(2):
+        with pytest.raises(PluginError, match="thing:t@dist failed to start: ZeroDivisionError"):
+            registry.create_record(record)
+    assert record.cls.made == 2
+
+
 def test_watchdog_names_a_slow_import(house, capfd):
     """An import over the limit is named on stderr while it runs; a quick one is not."""
     house.add("slow", {"things slow": "T"}, WAITS + GOOD)

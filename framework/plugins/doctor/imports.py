@@ -12,6 +12,7 @@ from framework.plugins.loading import how_to_mend
 from framework.plugins.records import Record
 from framework.plugins.trial import Trial, try_imports
 
+MOST_NAMES = 5
 _MANIFEST_ONLY = ("kind", "name", "contract", "knows", "scopes", "config", "facts")
 
 
@@ -35,6 +36,13 @@ def _findings(record: Record, trial: Trial, slow: float) -> Iterator[Finding]:
         yield about(record, "exit", text, mend)
     elif trial.error is not None:
         yield about(record, "import", trial.error, trial.mend or mend)
+    elif trial.spoiled is not None:
+        others = ", ".join(trial.behind[-MOST_NAMES:])
+        more = len(trial.behind) - MOST_NAMES
+        others = f"{others} and {more} more" if more > 0 else others
+        text = f"{record.key} can be imported, but not behind {others}: {trial.spoiled}"
+        fix = "one of those changes the process: find it with `framework plugins conform`"
+        yield about(record, "spoiled", text, fix, warning=True)
     elif trial.seconds > slow:
         because = f" (it imports {trial.heavy})" if trial.heavy else ""
         text = f"{record.key} takes {trial.seconds:.2f} s to import{because}"

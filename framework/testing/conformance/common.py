@@ -6,7 +6,7 @@ import gc
 import inspect
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import importlib_metadata
@@ -19,18 +19,18 @@ from framework.plugins.loading import contract_of
 from framework.plugins.manifests import locate
 from framework.plugins.policy import normalize
 from framework.plugins.records import State
-from framework.testing.conformance.bounds import Hanging
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
+from framework.testing.conformance.imported import ImportClauses
 from framework.testing.conformance.outcomes import Unanswered, Violation
-from framework.testing.conformance.probe import HEAVY, IMPORT_BUDGET, Probe, probe_import
+from framework.testing.conformance.probe import HEAVY
 from framework.testing.conformance.signatures import misfits
-from framework.testing.conformance.timing import Timing
 
 if TYPE_CHECKING:
     from framework.testing.conformance.target import Target
 
-NO_END = "the import did not come to its end, as ALL-010 tells"
+NO_CLASS = "the class cannot be loaded, as ALL-020 tells"
+NO_INSTANCE = "no instance can be made, as ALL-022 tells"
 
 
 def _is_there(value: str) -> bool:
@@ -42,35 +42,30 @@ def _is_there(value: str) -> bool:
         return True
 
 
-class CommonClauses(Timing):
+class CommonClauses(ImportClauses):
     """What `Suite` has from the start."""
 
     target: Target
-    load_budget: ClassVar[float]
     construction_budget: ClassVar[float]
 
     def new(self) -> Any:
         """See `Suite.new`."""
         raise NotImplementedError
 
-    def probe(self) -> Probe:
-        """What the import of the plugin does, in a process of its own; asked once."""
-        if self.target.probe is None:
-            try:
-                self.target.probe = self._probe()
-            except Hanging as error:  # the clause that asks fails; the others need not wait
-                self.target.probe = Probe(error=str(error), timed_out=True)
-                raise
-        return self.target.probe
+    def _loaded(self) -> type[Contract]:
+        """The class; Unanswered where it cannot be loaded."""
+        try:
+            return self.target.load()
+        except PluginError as error:
+            raise Unanswered(NO_CLASS) from error
 
-    def _probe(self) -> Probe:
-        return probe_import(self.target.record.value, budget=IMPORT_BUDGET * self.slowness)
-
-    def _expect_none(self, found: Sequence[str], message: str, expected: str | None = None) -> None:
-        """Raise Violation for what the import did, Unanswered where it did not come to its end."""
-        expect(not found, message, expected=expected, found="; ".join(found))
-        if self.probe().error:
-            raise Unanswered(NO_END)
+    def _made(self, make: Callable[[], Contract]) -> Contract:
+        """What `make` makes; Unanswered where it cannot be made."""
+        self._loaded()
+        try:
+            return make()
+        except FrameworkError as error:
+            raise Unanswered(NO_INSTANCE) from error
 
     @clause("ALL-001", "the entry point reads module:attribute", layer=Layer.STATIC)
     def entry_point_can_be_read(self) -> None:
@@ -149,58 +144,6 @@ class CommonClauses(Timing):
                 return requirement
         return None
 
-    @clause("ALL-010", "it can be imported, and the import returns", layer=Layer.IMPORT)
-    def import_works(self) -> None:
-        expect(not self.probe().error, self.probe().error, expected="an import that returns")
-
-    @clause("ALL-011", "the import is quick", layer=Layer.IMPORT)
-    def import_is_quick(self) -> None:
-        if self.probe().error:
-            raise Unanswered(NO_END)
-        first = [self.probe().seconds]
-        seconds = self.quickest(
-            lambda: first.pop() if first else self._probe().seconds, self.load_budget
-        )
-        self.expect_quick(seconds, self.load_budget, "the import is slow")
-
-    @clause("ALL-012", "the import loads no heavy library", layer=Layer.IMPORT)
-    def import_is_light(self) -> None:
-        self._expect_none(
-            self.probe().heavy,
-            "the import loads heavy libraries",
-            "they are imported in the methods that need them",
-        )
-
-    @clause("ALL-013", "the import opens no connection", layer=Layer.IMPORT)
-    def import_is_offline(self) -> None:
-        self._expect_none(self.probe().network, "the import uses the network")
-
-    @clause("ALL-014", "the import starts no thread and no process", layer=Layer.IMPORT)
-    def import_starts_nothing(self) -> None:
-        begun = self.probe().threads + self.probe().processes
-        self._expect_none(begun, "the import starts threads or processes")
-
-    @clause("ALL-015", "the import leaves the process as it was", layer=Layer.IMPORT)
-    def import_changes_nothing(self) -> None:
-        self._expect_none(self.probe().changes, "the import changes the process")
-
-    @clause("ALL-016", "the import patches nothing of the core", layer=Layer.IMPORT)
-    def import_patches_nothing(self) -> None:
-        self._expect_none(
-            self.probe().patches[:5],
-            "the import replaces parts of the core",
-            "a plugin of a kind, or `PluginRegistry.register`",
-        )
-
-    @clause("ALL-017", "the import prints nothing", layer=Layer.IMPORT, must=False)
-    def import_is_silent(self) -> None:
-        printed = self.probe().printed
-        self._expect_none(
-            [f"{printed:.80}"] if printed else [],
-            "the import writes to standard output, where answers of commands go",
-            "a logger",
-        )
-
     @clause(
         "ALL-020", "the class derives from the contract and lacks no method", layer=Layer.CONSTRUCT
     )
@@ -214,11 +157,12 @@ class CommonClauses(Timing):
         "ALL-021", "its methods can be called as the contract calls them", layer=Layer.CONSTRUCT
     )
     def signatures_fit(self) -> None:
-        wrong = misfits(self.target.load(), contract_of(self.target.kind))
+        wrong = misfits(self._loaded(), contract_of(self.target.kind))
         expect(not wrong, "methods do not fit the contract", found="; ".join(wrong))
 
     @clause("ALL-022", "it can be made and closed, again and again", layer=Layer.CONSTRUCT)
     def construction_works(self) -> None:
+        self._loaded()
         for _ in range(3):
             try:
                 self.new()
@@ -227,13 +171,13 @@ class CommonClauses(Timing):
 
     @clause("ALL-023", "the constructor is cheap: quick, and no thread", layer=Layer.CONSTRUCT)
     def construction_is_cheap(self) -> None:
-        self.target.load()
+        self._loaded()
         threads = set(threading.enumerate())
         heavy = set(sys.modules)
 
         def measure() -> float:
             started = self.now()
-            self.new()
+            self._made(self.new)
             return self.now() - started
 
         seconds = self.quickest(measure, self.construction_budget)
@@ -253,7 +197,7 @@ class CommonClauses(Timing):
             f"{type(found.exc_value).__name__}: {found.exc_value}"
         )
         try:
-            made: Contract | None = self.target.make()
+            made: Contract | None = self._made(self.target.make)
             del made
             gc.collect()
         finally:
@@ -266,7 +210,7 @@ class CommonClauses(Timing):
         layer=Layer.CONSTRUCT,
     )
     def options_suffice(self) -> None:
-        model = self.target.load().Options
+        model = self._loaded().Options
         if model is None:
             return
         needed = [name for name, field in model.model_fields.items() if field.is_required()]
@@ -280,7 +224,7 @@ class CommonClauses(Timing):
 
     @clause("ALL-027", "each option has a description", layer=Layer.CONSTRUCT, must=False)
     def options_are_described(self) -> None:
-        model = self.target.load().Options
+        model = self._loaded().Options
         fields = model.model_fields if model is not None else {}
         missing = [name for name, field in fields.items() if not field.description]
         expect(
@@ -292,5 +236,5 @@ class CommonClauses(Timing):
 
     @clause("ALL-026", "the class has a docstring of its own", layer=Layer.CONSTRUCT, must=False)
     def class_is_described(self) -> None:
-        text = inspect.cleandoc(self.target.load().__doc__ or "")
+        text = inspect.cleandoc(self._loaded().__doc__ or "")
         expect(text, "the class has no docstring", expected="one sentence on what it does")

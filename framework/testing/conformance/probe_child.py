@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import gc
 import importlib
@@ -16,13 +17,14 @@ import threading
 import time
 import types
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 # As they are now: a plugin may replace them in their module.
 from json import dumps, loads
 from pathlib import Path
 from typing import Any
 
+from framework.plugins.blame import told
 from framework.plugins.tied import hold_on
 
 _NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto")
@@ -46,6 +48,22 @@ class _Ears:
             raise OSError(f"no network during an import ({event})")
         if event in _PROCESS:
             self.processes.append(f"{event}{arguments[:1]!r:.120}")
+
+
+def _at_exit(top: str) -> list[str]:
+    """What the package `top` registers from now on for the end of the process: each process that
+    loads it would wait for that.  (Libraries that it imports may do so.)"""
+    found: list[str] = []
+    register = atexit.register
+
+    def listen(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
+        module = str(sys._getframe(1).f_globals.get("__name__"))
+        if module.partition(".")[0] == top and not found:
+            found.append("what is called at the end of the process")
+        return register(function, *args, **kwargs)
+
+    atexit.register = listen  # type: ignore[assignment]
+    return found
 
 
 def _core_modules() -> None:
@@ -75,8 +93,10 @@ def _attributes() -> dict[tuple[str, str], int]:
     return seen
 
 
-def _state() -> dict[str, object]:
+def _state(open_files: Collection[int]) -> dict[str, object]:
+    """open_files: descriptors that were open at first."""
     return {
+        "files that are open": [_file(number) for number in open_files],
         "the environment": dict(os.environ),
         "sys.path": list(sys.path),
         "a signal handler": [signal.getsignal(n) for n in sorted(signal.valid_signals())],
@@ -104,6 +124,24 @@ def _state() -> dict[str, object]:
         ),
         "the random state": random.getstate(),
     }
+
+
+def _open_files() -> list[int]:
+    """Descriptors; the standard ones alone where the system does not list all."""
+    try:
+        numbers = [int(name) for name in os.listdir("/proc/self/fd")]
+    except OSError:
+        numbers = [0, 1, 2]
+    return [number for number in numbers if _file(number) is not None]
+
+
+def _file(number: int) -> object:
+    """Which file a descriptor is of; None where it is closed."""
+    try:
+        found = os.fstat(number)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _of_module(name: str, function: str, **arguments: object) -> object:
@@ -160,11 +198,13 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
     _core_modules()
     from framework.testing.conformance.probe import HEAVY
 
-    ears, state, names = _Ears(), _state(), _attributes()
+    open_files = _open_files()
+    ears, state, names = _Ears(), _state(open_files), _attributes()
     # What a .pth file of the environment loads at every start is no doing of the plugin.
     there = set(sys.modules)
     threads = set(threading.enumerate())
     error = ""
+    ends = _at_exit(value.partition(":")[0].partition(".")[0].strip())
     ears.on = True
     exercised = 0.0
     started = time.perf_counter()
@@ -173,7 +213,7 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
         if exercise:
             exercised = _exercise(cls, exercise, loads(options))
     except BaseException as problem:  # an exit is a finding, too
-        error = f"{type(problem).__name__}: {problem}"
+        error = told(problem)
     seconds = exercised if exercise else time.perf_counter() - started
     ears.on = False
     after = _attributes()
@@ -184,7 +224,7 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
         "network": ears.network,
         "processes": ears.processes,
         "threads": [t.name for t in threading.enumerate() if t not in threads],
-        "changes": list(_differences(state, _state())),
+        "changes": [*_differences(state, _state(open_files)), *ends],
         "patches": [".".join(key) for key in _differences(dict(names), dict(after))],
     }
     _last_words(lambda: _write(answer, findings))
