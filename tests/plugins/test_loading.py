@@ -162,8 +162,8 @@ def test_a_failed_constructor_names_the_plugin(house):
 
 def test_one_that_failed_to_start_is_made_no_more(house):
     """Whoever holds the record and asks again is told of the first failure."""
-    code = "    made = 0\n    def __init__(self, options):\n        T.made += 1\n        1 / (T.made - 2)\n"
-    house.add("dist", {"things t": "T"}, GOOD + code)
+    code = "    made = 0\n    def __init__(self, options):\n        T.made += 1\n"
+    house.add("dist", {"things t": "T"}, GOOD + code + "        1 / (T.made - 2)\n")
     registry = house.registry()
     record = registry.find("thing", "t")
     registry.create_record(record)
