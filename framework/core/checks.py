@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -145,9 +145,15 @@ def _check_values(entry: EngineInput) -> None:
         raise _bad("salt", "a string, or None", entry.salt)
     if not isinstance(entry.tenant, str):
         raise _bad("tenant", "a string", entry.tenant)
-    for text in (text for pair in entry.payloads.items() for text in pair):
-        if not isinstance(text, str):
-            raise _bad("payloads", "a string", text)
+    if entry.adapter is not None and not _is_integer(entry.adapter):
+        raise _bad("adapter", "an integer, or None", entry.adapter)
+    for parameter, kind in (("payloads", str), ("extras", bytes)):
+        texts: object = getattr(entry, parameter)
+        if not isinstance(texts, Mapping):
+            raise _bad(parameter, "a mapping", texts)
+        for name, text in texts.items():
+            if not (isinstance(name, str) and isinstance(text, kind)):
+                raise _bad(parameter, f"{kind.__name__} by name", {name: text})
 
 
 def _is_integer(value: object) -> bool:

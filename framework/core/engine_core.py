@@ -98,6 +98,8 @@ class EngineCore:
         state = self._state
         check_id(entry.request_id, state, self._landed)
         check_servable(entry, self.max_model_len, self.info)
+        if entry.encoder_tokens:
+            state.kv.encoder.check(entry.encoder_tokens, self.max_model_len)
         check_room(state.queue, state.config, len(entry.tokens), self._clock)
         self._arrivals += 1
         now = self._clock()

@@ -476,6 +476,10 @@ BAD = [
     {"encoder_tokens": -1},
     {"tenant": None},
     {"salt": 5},
+    {"adapter": "mine"},
+    {"extras": ["grammar"]},
+    {"extras": {"grammar": "text"}},
+    {"extras": {5: b""}},
 ]
 
 

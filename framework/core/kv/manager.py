@@ -10,7 +10,7 @@ import numpy as np
 from framework.contracts.step import KvOp
 from framework.core.kv.allocation import NOTHING, Allocation, Counts, Growth, PageBlock
 from framework.core.kv.borders import Borders
-from framework.core.kv.checked import max_pages
+from framework.core.kv.encoder import EncoderPages
 from framework.core.kv.groups import Needs
 from framework.core.kv.hashing import PageHasher, choose_digest
 from framework.core.kv.managers import manager_for
@@ -19,6 +19,7 @@ from framework.core.kv.pins import Pins
 from framework.core.kv.prefix import Match, PrefixIndex
 from framework.core.kv.trimming import Trimming
 from framework.errors import PluginError
+from framework.plugins.blame import unfit
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
@@ -63,6 +64,7 @@ class KVManager:
         self.pins = Pins(self.pool)
         self.borders = Borders(plan.groups, managers)
         self._needs = Needs(plan.groups, self.borders.in_flight(config))
+        self.encoder = EncoderPages(plan.groups, self.managers, self._needs)
 
     @property
     def num_groups(self) -> int:
@@ -87,7 +89,7 @@ class KVManager:
         """Entries of the group's page table that so many tokens need."""
         own = self.groups[group]
         if self.managers[group].by_encoder:
-            return max_pages(own.spec, encoder, own.page_tokens, encoder) if encoder else 0
+            return self.encoder.of(group, encoder)
         return -(-tokens // own.page_tokens)
 
     def whole_pages(self, tokens: int, encoder: int) -> int:
@@ -95,8 +97,15 @@ class KVManager:
         return sum(self._entries(group, tokens, encoder) for group in range(self.num_groups))
 
     def most_pages(self, tokens: int) -> int:
-        """Pages that a request of `tokens` tokens can ever hold at one time."""
-        return self._needs.pages(tokens)
+        """Pages that a request of `tokens` tokens can ever hold at one time.  Raises PluginError
+        for more than there are, which the longest request does not need."""
+        counts = [self._needs.of(group, tokens) for group in self.groups]
+        if sum(counts) >= self.pool.num_pages:
+            most = max(counts)
+            spec = self.groups[counts.index(most)].spec
+            expected = f"no more for {tokens} tokens than for the longest request"
+            raise unfit(spec, "counts more pages for less", expected, most)
+        return sum(counts)
 
     # Slots
 
