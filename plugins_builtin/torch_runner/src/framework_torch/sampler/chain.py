@@ -17,9 +17,9 @@ from framework_torch.sampler.history import History, TokenTable
 from framework_torch.sampler.logprobs import LogprobsStage, gather_logprobs
 from framework_torch.sampler.parameters import SlotParameters
 from framework_torch.sampler.penalties import apply_penalties
-from framework_torch.sampler.pick import draw
+from framework_torch.sampler.pick import F32, draw, largest
 from framework_torch.sampler.processors import ProcessorChain
-from framework_torch.sampler.rows import I64, take, which
+from framework_torch.sampler.rows import I64, on_device, take, which
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,22 +102,23 @@ class Sampler:
         """
         if not len(slots):
             return SamplerOutput(token_ids=np.zeros(0, np.int32))
-        self._check(slots)
         logits = logits.float()
+        if bitmask is None and not len(self._processors) and self._params.plain[slots].all():
+            return _greedy(logits)
+        self._check(slots)
         asked = which(self._params.wants_logprobs[slots])
         saved = self._logprobs.before(logits, asked)
         history = History(table, slots, positions, extra_history)
         errors = {row: self._refused[int(slots[row])] for row in self._refused_rows(slots)}
         errors |= self._change(logits, slots, history, bitmask, bitmask_rows)
 
-        best, picked = logits.max(dim=1)  # the first of equal ones
-        tokens, maxima = picked.cpu().numpy(), best.cpu().numpy()
+        tokens, maxima = largest(logits)
         for row in which(~np.isfinite(maxima)).tolist():
             errors.setdefault(row, _why(float(maxima[row])))
         sound = np.ones(len(slots), np.bool_)
         sound[list(errors)] = False
         drawn = which(sound & ~self._params.greedy[slots])
-        z = self._draw(logits, best, drawn, slots, positions, tokens)
+        z = self._draw(logits, maxima, drawn, slots, positions, tokens)
 
         if saved is None and len(asked):
             origin = maxima / self._params.temperature[slots].astype(np.float64)
@@ -175,7 +176,7 @@ class Sampler:
     def _draw(
         self,
         logits: torch.Tensor,
-        best: torch.Tensor,
+        best: F32,
         drawn: I64,
         slots: I32,
         positions: I64,
@@ -186,7 +187,9 @@ class Sampler:
         if not len(drawn):
             return None
         params, own = self._params, slots[drawn]
-        z = filters.scale(take(logits, drawn), take(best, drawn), params.temperature[own])
+        z = filters.scale(
+            take(logits, drawn), on_device(best[drawn], logits), params.temperature[own]
+        )
         mass = filters.weigh(z)
         filters.keep_min_p(mass, params.min_p[own])
         filters.keep_best(mass, params.top_k[own], params.top_p[own])
@@ -213,6 +216,18 @@ class Sampler:
         rows = asked[kept]
         best = self._params.num_logprobs[slots[rows]]
         return gather_logprobs(take(values, kept), tokens[rows], best), rows.astype(np.int32)
+
+
+def _greedy(logits: torch.Tensor) -> SamplerOutput:
+    """Of rows that want nothing else: no stage of the chain has anything to do."""
+    tokens, maxima = largest(logits)
+    tokens = tokens.astype(np.int32)
+    sound = np.isfinite(maxima)
+    if sound.all():
+        return SamplerOutput(token_ids=tokens)
+    errors = {row: _why(float(maxima[row])) for row in which(~sound).tolist()}
+    tokens[list(errors)] = 0
+    return SamplerOutput(token_ids=tokens, errors=errors)
 
 
 def _why(maximum: float) -> str:

@@ -55,6 +55,8 @@ class SlotParameters:
         self.has_bad_words = np.zeros(max_slots, np.bool_)
         self.wants_logprobs = np.zeros(max_slots, np.bool_)
         self.num_logprobs = np.zeros(max_slots, np.int64)
+        # Whose token is the largest logit of the model, and nothing more is wanted of it.
+        self.plain = np.zeros(max_slots, np.bool_)
         self.rules: dict[int, TokenRules] = {}
 
     def admit(self, request: AdmittedRequest) -> None:
@@ -79,6 +81,13 @@ class SlotParameters:
             self.wants_logprobs[slot] = True
             self.num_logprobs[slot] = self.best(sampling.logprobs)
         self._admit_rules(request, sampling)
+        self.plain[slot] = (
+            sampling.greedy
+            and sampling.logprobs is None
+            and slot not in self.rules
+            and self.presence[slot] == self.frequency[slot] == 0.0
+            and self.repetition[slot] == 1.0
+        )
 
     def _admit_rules(self, request: AdmittedRequest, sampling: SamplingParams) -> None:
         slot, bias = request.slot, sampling.logit_bias or {}
@@ -120,7 +129,7 @@ class SlotParameters:
 
     def drop(self, slot: int) -> None:
         """Forget the slot; dropping an empty one is legal."""
-        self.live[slot] = False
+        self.live[slot] = self.plain[slot] = False
         self.greedy[slot] = True
         self.temperature[slot] = self.top_p[slot] = self.repetition[slot] = 1.0
         self.top_k[slot] = self.vocab_size

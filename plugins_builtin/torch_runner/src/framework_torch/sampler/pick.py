@@ -1,4 +1,5 @@
-"""From weights to tokens: one uniform number and the inverse of the cumulative weights."""
+"""From logits to the best token; from weights to tokens: one uniform number and the inverse of
+the cumulative weights."""
 
 from __future__ import annotations
 
@@ -10,6 +11,21 @@ from framework.core.random import uniforms
 from framework_torch.sampler.rows import on_device
 
 I64 = npt.NDArray[np.int64]
+F32 = npt.NDArray[np.float32]
+
+
+def largest(logits: torch.Tensor) -> tuple[I64, F32]:
+    """(index of the largest logit, that logit) of each row of float32 [N, V]; the first of equal
+    ones, and NaN where there is one.
+
+    On the CPU by numpy, whose search takes a third of the time of torch's.
+    """
+    if logits.device.type == "cpu":
+        values = logits.numpy()
+        index = values.argmax(axis=1)
+        return index, values[np.arange(len(values)), index]
+    best, picked = logits.max(dim=1)
+    return picked.cpu().numpy(), best.cpu().numpy()
 
 
 def draw(mass: torch.Tensor, seeds: npt.NDArray[np.uint64], positions: I64) -> torch.Tensor:
