@@ -61,6 +61,12 @@ class Detokenizer:
 
         Tokens after the one that completes the stop string are not taken.
         """
+        if self._matcher is None:
+            hidden, bytes_of = self._hidden, self._bytes_of
+            shown = b"".join([bytes_of(token) for token in ids if token not in hidden])
+            self.num_tokens += len(ids)
+            self._characters(self._decoder.decode(shown))
+            return False
         for token in ids:
             if self.stop is not None:
                 break

@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class CompletionState:
-    """One output.  sent_*: how much of it a DELTA stream has got.  news: since then."""
+    """One output.  sent_*: how much of it a DELTA stream has got.  news: since then.
+    at_end: its text is wanted when it has ended, and has no say in when that is; so that no step
+    waits for it to be made."""
 
     index: int
     detokenizer: Detokenizer | None
     eos_ids: frozenset[int]
+    at_end: bool = False
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[LogprobsAt] | None = None
@@ -46,7 +49,9 @@ class CompletionState:
         """Add what a step brought; True when a stop string ended the output here."""
         detokenizer = self.detokenizer
         stopped = False
-        if detokenizer is not None:
+        if detokenizer is not None and (end is not None or not self.at_end):
+            if self.at_end:
+                detokenizer.push(self.token_ids)
             stopped = detokenizer.push(ids) or (end is not None and detokenizer.finish())
             self.text += detokenizer.take()
             ids = ids[: detokenizer.num_tokens - len(self.token_ids)]
@@ -137,6 +142,7 @@ class RequestState:
             index=index,
             detokenizer=detokenizer,
             eos_ids=self.request.eos_ids,
+            at_end=self.kind is OutputKind.FINAL_ONLY and not sampling.stop_strings,
             logprobs=None if sampling.logprobs is None else [],
         )
 

@@ -60,6 +60,8 @@ class PageTables:
     def apply(self, updates: Sequence[PageUpdates]) -> None:
         """One entry per group, in the order of the groups."""
         for table, update in zip(self.groups, updates, strict=True):
+            if not len(update.slots):
+                continue
             if len(np.unique(update.slots)) == len(update.slots):
                 _apply_all(table, update)
             else:

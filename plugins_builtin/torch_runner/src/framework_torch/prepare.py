@@ -99,14 +99,19 @@ def prepare(plan: StepPlan, batch: Batch) -> tuple[StepInputs, dict[int, str]]:
         draft_ids = draft_ids[np.repeat(fine, drafts)]
         rows, slots, num_new = rows[fine], slots[fine], num_new[fine]
         computed, drafts = computed[fine], drafts[fine]
-    starts = np.zeros(len(rows) + 1, np.int32)
-    np.cumsum(num_new, out=starts[1:])
-    token_rows = np.repeat(np.arange(len(rows)), num_new)
-    offsets = ragged_range(num_new)
-    positions = offsets + computed[token_rows]
-    tokens = batch.table.tokens[slots[token_rows], positions].astype(np.int64)
-    if len(draft_ids):
-        tokens[offsets >= (num_new - drafts)[token_rows]] = draft_ids
+    if len(rows) and num_new.max() == 1:  # a row, a token; and none of them a draft
+        starts, token_rows = np.arange(len(rows) + 1, dtype=np.int32), np.arange(len(rows))
+        positions = computed.astype(np.int64)
+        tokens = batch.table.tokens[slots, positions].astype(np.int64)
+    else:
+        starts = np.zeros(len(rows) + 1, np.int32)
+        np.cumsum(num_new, out=starts[1:])
+        token_rows = np.repeat(np.arange(len(rows)), num_new)
+        offsets = ragged_range(num_new)
+        positions = offsets + computed[token_rows]
+        tokens = batch.table.tokens[slots[token_rows], positions].astype(np.int64)
+        if len(draft_ids):
+            tokens[offsets >= (num_new - drafts)[token_rows]] = draft_ids
     inputs = StepInputs(
         rows=rows,
         slots=slots,
@@ -144,6 +149,16 @@ def _explain(plan: StepPlan, batch: Batch, rows: I64) -> dict[int, str]:
 def sample_points(plan: StepPlan, inputs: StepInputs, batch: Batch) -> Points:
     """The last token of each row that wants logits, and with d drafts the d before it."""
     wanted = plan.wants_logits[inputs.rows] & batch.samples[inputs.slots]
+    if not len(inputs.draft_ids):
+        rows = np.flatnonzero(wanted)
+        at = inputs.query_starts[1:][rows].astype(np.int64) - 1
+        return Points(
+            rows=inputs.rows[rows],
+            steps=np.zeros(len(rows), np.int64),
+            at=at,
+            slots=inputs.slots[rows],
+            positions=inputs.positions[at] + 1,
+        )
     counts = np.where(wanted, inputs.drafts + 1, 0)
     rows = np.repeat(np.arange(len(counts)), counts)
     steps = ragged_range(counts)

@@ -142,9 +142,8 @@ def _result(
     drafts: Drafts = NO_DRAFTS,
 ) -> StepResult:
     """Rows of the plan in its order; a row with an error brings no token."""
-    counts, accepted = np.zeros(plan.num_rows, np.int32), np.zeros(plan.num_rows, np.int32)
-    np.add.at(counts, sampled.rows, 1)
-    accepted[sampled.rows] = counts[sampled.rows] - 1
+    counts = np.bincount(sampled.rows, minlength=plan.num_rows).astype(np.int32)
+    accepted = np.maximum(counts - 1, 0)
     offsets: I32 = np.zeros(plan.num_rows + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     return StepResult(

@@ -80,7 +80,6 @@ class Sampler:
         self._params.drop(slot)
         self._processors.drop(slot)
 
-    @torch.inference_mode()
     def sample(
         self,
         logits: torch.Tensor,
