@@ -150,6 +150,14 @@ def sample_points(plan: StepPlan, inputs: StepInputs, batch: Batch) -> Points:
     """The last token of each row that wants logits, and with d drafts the d before it."""
     wanted = plan.wants_logits[inputs.rows] & batch.samples[inputs.slots]
     if not len(inputs.draft_ids):
+        if len(inputs.tokens) == len(inputs.rows) and wanted.all():
+            return Points(  # a plain decode step: every token is a point
+                rows=inputs.rows,
+                steps=np.zeros(len(inputs.rows), np.int64),
+                at=inputs.token_rows,
+                slots=inputs.slots,
+                positions=inputs.positions + 1,
+            )
         rows = np.flatnonzero(wanted)
         at = inputs.query_starts[1:][rows].astype(np.int64) - 1
         return Points(
