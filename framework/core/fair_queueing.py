@@ -26,7 +26,9 @@ def _from_text(value: Any) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Within these a token counts, whatever the others weigh: see `FairQueueing._begin_anew`.
+Weight = Annotated[float, Field(ge=1e-9, le=1e9)]
+FAR = 2.0**20
 
 
 class FairOptions(BaseModel):
@@ -36,7 +38,8 @@ class FairOptions(BaseModel):
 
     weights: Annotated[dict[str, Weight], BeforeValidator(_from_text)] = Field(
         default_factory=dict,
-        description="name of a tenant -> its share, relative to others; a mapping, or its JSON",
+        description="name of a tenant -> its share, relative to others, from 1e-9 to 1e9; a "
+        "mapping, or its JSON",
     )
     default_weight: Weight = Field(default=1.0, description="of tenants that are not named")
 
@@ -103,6 +106,15 @@ class FairQueueing(SchedulingPolicy):
         self._time += tokens_of / self._weight
         self._busy, self._seen = self._seen, self._busy
         self._seen[:] = False
+        if self._now > FAR:
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Count from the system's virtual time on, before it is so large that a token of a
+        tenant with a large weight would be lost in rounding, and the tenant never charged."""
+        past, self._now = self._now, 0.0
+        self._time = np.maximum(self._time - past, 0.0)  # who is behind would start there, too
+        self._debts = {name: time - past for name, time in self._debts.items() if time > past}
 
     def _meet(self, requests: RequestArrays) -> None:
         """Room for tenants that came since, be it at an index that was another's."""

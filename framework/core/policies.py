@@ -31,7 +31,7 @@ class PriorityOptions(BaseModel, extra="forbid"):
     ageing_seconds: float | None = Field(
         default=300.0,
         gt=0,
-        allow_inf_nan=False,
+        le=1e9,  # its product with any priority is finite
         description="seconds of waiting that are worth one step of priority; none: nothing is, "
         "and a request may wait for ever behind better ones",
     )

@@ -83,6 +83,29 @@ def test_a_tenant_that_waits_keeps_its_place():
     assert policy.keys(waiting).tolist() == [0]
 
 
+@pytest.mark.parametrize("weight", [1e-9, 1.0, 1e9])
+def test_a_token_is_charged_however_much_was_computed_before(weight):
+    """By whomever, at whatever weight: sums of floats lose what is small beside them."""
+    policy = FairQueueing(FairOptions(weights={"a": 1e-9, "b": weight, "c": weight}))
+    for _ in range(1000):
+        serve(policy, "a", [2**20])
+    serve(policy, "bc", [1, 0])
+    first, second = policy.keys(arrays("bc", [1, 2], [5, 5])).tolist()
+    assert first - second == pytest.approx(1 / weight)
+    serve(policy, "bc", [0, 2])
+    first, second = policy.keys(arrays("bc", [1, 2], [5, 5])).tolist()
+    assert second - first == pytest.approx(1 / weight)
+
+
+def test_who_is_ahead_remains_so_when_time_is_counted_anew():
+    policy = FairQueueing()
+    serve(policy, "ab", [3 * 2**20, 2**20])
+    serve(policy, "b", [2**20])  # a has nothing to do
+    serve(policy, "b", [1])
+    first, second = policy.keys(arrays("ab", [1, 2], [5, 5])).tolist()
+    assert first - second == 2**20 - 1
+
+
 def test_tenants_may_come_later_than_the_policy():
     policy = FairQueueing(FairOptions(weights={"c": 2}))
     early = arrays("a", [1], [10])
@@ -95,11 +118,12 @@ def test_tenants_may_come_later_than_the_policy():
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("weights", {"a": 0}, "greater than 0"),
+        ("weights", {"a": 0}, "greater than or equal to 0.000000001"),
+        ("weights", {"a": 1e308}, "less than or equal to"),
         ("weights", '{"a": "x"}', "weights.a"),
         ("weights", "{", "weights"),
         ("weight", {}, "did you mean 'weights'"),
-        ("default_weight", -1, "greater than 0"),
+        ("default_weight", -1, "greater than or equal to 0.000000001"),
     ],
 )
 def test_wrong_weights_are_an_error(key, value, words):

@@ -328,6 +328,10 @@ def test_waiting_makes_up_for_priority_after_a_bounded_time():
     assert keys[1] < keys[0] < keys[2]
     never = Priority(PriorityOptions(ageing_seconds=None))
     assert never.keys(arrays([2, 0], [0.0, 1e9])).tolist() == [2, 0]
+    longest = Priority(PriorityOptions(ageing_seconds=1e9))
+    assert np.isfinite(longest.keys(arrays([-(2**63), 2**63 - 1], [0.0, 0.0]))).all()
+    with pytest.raises(ValueError, match="less than or equal"):
+        PriorityOptions(ageing_seconds=1e300)
 
 
 def test_no_request_waits_for_ever_behind_better_ones(engine):
