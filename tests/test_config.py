@@ -7,7 +7,7 @@ import traceback
 import pytest
 
 from framework.config.plugin_options import nested_options
-from framework.config.resolve import resolve
+from framework.config.resolve import read_yaml, resolve
 from framework.config.sections import EngineConfig
 from framework.engine.llm_options import LLMOptions
 from framework.errors import ConfigError
@@ -196,3 +196,21 @@ def test_speculation_may_be_said_in_one_mapping(tmp_path):
 def test_a_bad_mapping_of_speculation_is_named(value, words):
     with pytest.raises(ConfigError, match=words):
         resolve({"model": "m", "speculative_config": value})
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("scheduler: {max_num_seqs: 1, max_num_seqs: 2}", 1),
+        ("scheduler:\n  max_num_seqs: 1\nscheduler:\n  max_num_seqs: 2", 3),
+        ("plugin:\n  plugin_options:\n    a: {k: 1}\n    'a': {k: 2}", 4),
+    ],
+)
+def test_a_key_that_stands_twice_is_an_error_that_says_where(tmp_path, text, line):
+    (tmp_path / "engine.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=rf"engine\.yaml .*line {line}, .*already"):
+        resolve({"model": "m"}, file=tmp_path / "engine.yaml")
+
+
+def test_what_is_merged_in_by_name_may_be_given_anew():
+    assert read_yaml("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}", "a text")["b"] == {"x": 1, "y": 3}

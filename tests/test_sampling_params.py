@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.errors import InputError
 
@@ -64,7 +65,7 @@ WRONG: dict[str, list[object]] = {
         *[{"json": "{}", 1: 2}, {"json": "{}", "xml": None}, {1: 2, "a": 3}, {"json": object()}],
     ],
     "output_kind": ["all", "", 0, None, True, [], {}, "CUMULATIVE"],
-    "truncate_prompt_tokens": [0, -1, 2**31, 1.0, *NO_NUMBER],
+    "truncate_prompt_tokens": [0, -2, -1.0, 2**31, 1.0, *NO_NUMBER],
     "extra_args": ["a", [], 1, True, {1: 2}, {"a": object()}, {"a": 2**70}, {"a": "\ud800"}],
 }
 
@@ -89,7 +90,7 @@ RIGHT: dict[str, list[object]] = {
     "allowed_token_ids": [None, [0], (3, 4)],
     "structured_outputs": [None, {"regex": "a", "json": None}, {"json": {"type": "object"}}],
     "output_kind": [*OutputKind, *[kind.value for kind in OutputKind]],
-    "truncate_prompt_tokens": [None, 1],
+    "truncate_prompt_tokens": [None, 1, -1],
     "extra_args": [None, {}, {"plugin": {"x": [1, "a", None]}}],
 }
 
@@ -183,6 +184,21 @@ def test_replace_gives_a_copy_and_validates_it():
     assert params.replace(top_k=3) == SamplingParams(temperature=0.5, top_k=3)
     with pytest.raises(InputError, match="top_k"):
         params.replace(top_k=-3)
+
+
+@pytest.mark.parametrize("make", [SamplingParams, SamplingParams().replace, PoolingParams])
+def test_a_name_with_a_slip_is_told_with_its_near_matches(make):
+    words = r"Params has no field 'truncate_prompt_token' \(did you mean 'truncate_prompt_tokens'"
+    with pytest.raises(TypeError, match=words):
+        make(truncate_prompt_token=1)
+    with pytest.raises(TypeError, match=r"has no field 'nonsense'$"):
+        make(nonsense=1)
+
+
+@pytest.mark.parametrize("name", ["top_k", "max_tokens", "logprobs", "truncate_prompt_tokens"])
+def test_a_number_that_is_too_large_is_told_the_largest(name):
+    with pytest.raises(InputError, match=f"expected: [^\n]*, at most {2**31 - 1}\n"):
+        SamplingParams(**{name: 2**31})
 
 
 def test_greedy_begins_below_a_temperature_of_1e_5():

@@ -29,6 +29,7 @@ from framework.config.layers import (
 )
 from framework.config.sections import ENV_ALIASES, EngineConfig
 from framework.config.speculation import expanded
+from framework.config.strict_yaml import StrictLoader
 from framework.errors import ConfigError
 
 _PREFIX = "FRAMEWORK_"
@@ -99,7 +100,7 @@ def _resolved(preset: list[Setting], proposed: list[Setting], given: list[Settin
 def read_yaml(text: str, source: str) -> Any:
     """The value that a text from `source` holds.  Raises ConfigError."""
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, StrictLoader)  # a safe one
     except _YAML_ERRORS as error:
         fault = _fault(error)
     # Without the cause, which quotes the text: a secret may stand in it.

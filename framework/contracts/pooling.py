@@ -6,6 +6,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from framework.contracts.named import NamedFields
 from framework.errors import InputError
 from framework.shown import shown
 
@@ -16,7 +17,9 @@ POOLINGS: tuple[str, ...] = get_args(Pooling)
 _INT32 = 2**31
 
 
-class PoolingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+class PoolingParams(
+    msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, metaclass=NamedFields
+):
     """Parameters of one request for a vector.  Invalid values raise `InputError` that names the
     field.
 
@@ -40,8 +43,8 @@ class PoolingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=Tru
             raise _bad("normalize", "True, False or None", self.normalize)
         if not _is_count(self.dimensions):
             raise _bad("dimensions", "an integer >= 1, or None", self.dimensions)
-        if self.truncate_prompt_tokens != -1 and not _is_count(self.truncate_prompt_tokens):
-            found = self.truncate_prompt_tokens
+        found = self.truncate_prompt_tokens
+        if not _is_count(found) and not (isinstance(found, int) and found == -1):
             raise _bad("truncate_prompt_tokens", "an integer >= 1, -1 or None", found)
 
     def check(self, embedding_size: int) -> None:

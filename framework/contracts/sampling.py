@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from framework.contracts.named import NamedFields, check_names
 from framework.errors import InputError
 
 GREEDY_BELOW = 1e-5
@@ -46,7 +47,9 @@ class OutputKind(StrEnum):
 LogprobsMode = Literal["raw_logprobs", "raw_logits", "processed_logprobs", "processed_logits"]
 
 
-class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+class SamplingParams(
+    msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True, metaclass=NamedFields
+):
     """Parameters of one request.  Invalid values raise `InputError` that names the field;
     types are checked too, and nothing is converted but the value of an `OutputKind`.
 
@@ -69,7 +72,8 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=Tr
     structured_outputs: a mapping with exactly one of json, regex, choice, grammar,
         json_object, structural_tag.
     output_kind: an `OutputKind` or its value.
-    truncate_prompt_tokens: keep this many of the prompt's last tokens, >= 1.
+    truncate_prompt_tokens: keep this many of the prompt's last tokens, >= 1; -1: as many as leave
+        room for max_tokens (for one where that is None).  None: a longer prompt is refused.
     extra_args: plugin name -> arguments, for logits processors and the like.
 
     Lists may be tuples.  Whatever is nested must be data that msgpack can carry.
@@ -137,6 +141,7 @@ class SamplingParams(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=Tr
 
     def replace(self, **changes: Any) -> SamplingParams:
         """A copy with `changes`, validated again."""
+        check_names(type(self), changes)
         return msgspec.structs.replace(self, **changes)
 
 
@@ -183,6 +188,8 @@ def _number(p: SamplingParams, name: str, expected: str, low: float, high: float
 
 def _integer(p: SamplingParams, name: str, expected: str, low: int, high: int) -> None:
     value = getattr(p, name)
+    if _is_integer(value) and value > high:
+        expected = f"{expected.removesuffix(', or None').removesuffix(' or None')}, at most {high}"
     if not _is_integer(value) or not low <= value <= high:
         raise _bad(name, expected, value, _plain(value))
 
@@ -220,7 +227,10 @@ def _check_lengths(p: SamplingParams) -> None:
         if getattr(p, name) is not None:
             _integer(p, name, "an integer >= 0, or -1 for the whole vocabulary", -1, _INT32 - 1)
     if p.truncate_prompt_tokens is not None:
-        _integer(p, "truncate_prompt_tokens", "an integer >= 1, or None", 1, _INT32 - 1)
+        expected = "an integer >= 1, -1 or None"
+        _integer(p, "truncate_prompt_tokens", expected, -1, _INT32 - 1)
+        if p.truncate_prompt_tokens == 0:
+            raise _bad("truncate_prompt_tokens", expected, 0)
 
 
 def _check_switches(p: SamplingParams) -> None:

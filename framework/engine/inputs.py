@@ -19,6 +19,7 @@ from framework.engine.ability import GENERATES, Ability
 from framework.engine.extras import encode_extras, read_extras
 from framework.engine.io import TEXT, RequestReader
 from framework.engine.prepared import NOTHING_SAMPLED, Draft, PreparedRequest, fan_out
+from framework.engine.prompts import of_each
 from framework.engine.request_options import RequestOptions
 from framework.engine.text_limit import ContextLimit
 from framework.errors import InputError, UnsupportedError
@@ -128,7 +129,7 @@ class InputProcessor:
             asked = asked.replace(output_kind=kind)
         # All are looked at before one takes a number.
         make = self._pooled if isinstance(asked, PoolingParams) else self._sampled
-        drafts = [make(prompt, asked) for prompt in reading.prompts]
+        drafts = of_each(reading.prompts, lambda prompt: make(prompt, asked))
         return reading, [
             self._prepared(draft, prompt, options, arrival)
             for prompt, draft in zip(reading.prompts, drafts, strict=True)

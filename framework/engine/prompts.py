@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.near import did_you_mean
 from framework.shown import is_whole, shown
 
+P = TypeVar("P")
+T = TypeVar("T")
 Prompt = str | Sequence[int] | Mapping[str, Any]
 """Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt` and
-`add_special_tokens` (of a text; true where it is not given)."""
+`add_special_tokens` (of a text; true where it is not given).  Of a mapping with both, the ids are
+what the model sees; the text is only shown."""
 
 _KNOWN = ("prompt", "prompt_token_ids", "cache_salt", "add_special_tokens")
 _UNSUPPORTED = {
@@ -60,6 +63,19 @@ def one_prompt(prompts: object) -> Any:
             "one prompt was expected", parameter="prompt", expected="one", found=len(items)
         )
     return items[0]
+
+
+def of_each(prompts: Sequence[P], make: Callable[[P], T]) -> list[T]:
+    """What `make` gives for each; an InputError names which of several prompts it was."""
+    if len(prompts) == 1:
+        return [make(prompts[0])]
+    found = []
+    for number, prompt in enumerate(prompts):
+        try:
+            found.append(make(prompt))
+        except InputError as error:
+            raise error.within(f"prompt {number}") from None
+    return found
 
 
 def parse_prompt(prompt: object) -> ParsedPrompt:

@@ -77,7 +77,7 @@ class ChatProcessor(IOProcessor):
             limit=place.limit,
         )
         text = place.tokenizer.decode(ids, skip_special_tokens=False)
-        ids = last_tokens(ids, place.params)
+        ids = last_tokens(ids, place)
         return Reading(prompts=(EnginePrompt(ids=ids, text=text, salt=salt),))
 
 

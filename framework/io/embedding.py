@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Place, Reading
 from framework.engine.outputs import EmbeddingOutput
-from framework.engine.prompts import parse_prompt, split_prompts
+from framework.engine.prompts import of_each, parse_prompt, split_prompts
 from framework.errors import InputError, OverdueError, RequestError
 
 if TYPE_CHECKING:
@@ -26,15 +26,7 @@ class EmbeddingProcessor(IOProcessor):
         prompts = split_prompts(request)
         if not prompts:
             raise InputError("there is nothing to embed", parameter="prompt", expected="a prompt")
-        if len(prompts) == 1:
-            return Reading(prompts=(_read(prompts[0], place),))
-        made = []
-        for number, prompt in enumerate(prompts):
-            try:
-                made.append(_read(prompt, place))
-            except InputError as error:
-                raise error.within(f"prompt {number}") from None
-        return Reading(prompts=tuple(made))
+        return Reading(prompts=tuple(of_each(prompts, lambda prompt: _read(prompt, place))))
 
     def answer(
         self, request: Any, reading: Reading, outputs: Sequence[RequestOutput]

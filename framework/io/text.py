@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Place, Reading
 from framework.engine.prompts import parse_prompt
-
-if TYPE_CHECKING:
-    from framework.contracts.io_processor import Params
 
 
 class TextProcessor(IOProcessor):
@@ -25,11 +22,16 @@ class TextProcessor(IOProcessor):
             if place.limit is not None:
                 place.limit.check(text)
             ids = place.tokenizer.encode(text, add_special_tokens=parsed.special)
-        ids = last_tokens(ids, place.params)
+        ids = last_tokens(ids, place)
         return Reading(prompts=(EnginePrompt(ids=ids, text=parsed.text, salt=parsed.salt),))
 
 
-def last_tokens(ids: list[int], params: Params) -> list[int]:
+def last_tokens(ids: list[int], place: Place) -> list[int]:
     """The end of a prompt, as `truncate_prompt_tokens` says: what is continued is at its end."""
-    keep = params.truncate_prompt_tokens
-    return ids if keep is None or keep < 0 else ids[-keep:]
+    keep = place.params.truncate_prompt_tokens
+    if keep is None:
+        return ids
+    if keep < 0:
+        output = getattr(place.params, "max_tokens", 0)  # of a prompt that is pooled, none
+        keep = max(1, place.max_tokens - (1 if output is None else output))
+    return ids[-keep:]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.metadata as importlib_metadata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from framework.errors import PluginError
+from framework.plugins.discovery import CORE
 from framework.plugins.kinds import Kind
 from framework.plugins.near import near
 from framework.plugins.policy import ALLOW_VARIABLE, DENY_VARIABLE, NO_PLUGINS, normalize
@@ -110,19 +112,32 @@ def unknown(
         f"unknown plugin {wanted!r}"
         + (f" (did you mean {' or '.join(repr(hit) for hit in hits)}?)" if hits else ""),
         plugin=wanted,
-        expected=f"one of {', '.join(sorted({r.name for r in pool})) or 'nothing: none installed'}",
+        expected=f"one of {', '.join(sorted({r.name for r in pool}))}"
+        if pool
+        else "an installed one, and there is none of this kind",
         found=f"{name!r}; near: {'; '.join(like)}" if like else repr(name),
-        mend=_install(base, pool, first_party),
+        mend=_install(base, first_party),
     )
 
 
-def _install(name: str, pool: Sequence[Record], first_party: frozenset[str]) -> str:
+def _install(name: str, first_party: frozenset[str]) -> str:
     ours = f"framework-plugin-{normalize(name)}"
     if ours in first_party:
         return f"pip install {ours}"
-    if not pool:
+    if not any(_installed(distribution) for distribution in first_party - {CORE}):
         return f"pip install 'framework[default]', or the distribution that has {name!r}"
-    return f"correct the name, or pip install the distribution that has it, such as {ours}"
+    return (
+        f"correct the name, or pip install the distribution that has it, such as {ours}; "
+        f"`framework plugins list` shows what there is"
+    )
+
+
+def _installed(distribution: str) -> bool:
+    try:
+        importlib_metadata.distribution(distribution)
+    except importlib_metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def note_shared_names(records: Sequence[Record]) -> None:

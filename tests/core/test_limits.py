@@ -512,3 +512,9 @@ def test_a_seed_that_has_no_place_in_64_bits_is_refused_at_the_door(engine, seed
         one.core.add(entry)
     assert error.value.parameter == "seed"
     one.core.add(replace(entry, seed=2**64 - 1))
+
+
+@pytest.mark.parametrize(("pages", "asked"), [(1, None), (8, 1000)])
+def test_a_cache_that_is_too_small_names_the_options_that_make_it_larger(engine, pages, asked):
+    with pytest.raises(ConfigError, match=r"mend: .*kv_cache_memory_bytes \(num_pages"):
+        engine(runner={"num_pages": pages}, max_model_len=asked)

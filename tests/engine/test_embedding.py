@@ -71,6 +71,18 @@ def test_a_long_prompt_is_cut_at_its_end_where_that_is_asked(llm, keep, most):
             assert llm.embed(prompt, params)[0].prompt_token_ids == list(text.encode())[:most]
 
 
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [("x" * 100, "too long"), ([7] * 100, "too long"), ("x" * 10**6, "too long"), ([999], "range")],
+)
+def test_of_several_prompts_the_one_that_is_wrong_is_named(llm, bad, words):
+    good = [5] if isinstance(bad, list) else "five"
+    with pytest.raises(InputError, match=f"^prompt 2: .*{words}"):
+        llm.embed([good, good, bad])
+    with pytest.raises(InputError, match=f"^(the prompt|token id).*{words}"):
+        llm.embed([bad])
+
+
 class Framed(ByteTokenizer):
     """Puts a mark before a text and two behind it, as encoders want it."""
 
@@ -136,6 +148,7 @@ def test_bad_prompts_are_the_callers_error_and_nothing_runs(llm, prompts, words)
         {"dimensions": 2.0},
         {"truncate_prompt_tokens": 0},
         {"truncate_prompt_tokens": -2},
+        {"truncate_prompt_tokens": -1.0},
         {"truncate_prompt_tokens": "1"},
     ],
 )

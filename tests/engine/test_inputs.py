@@ -137,6 +137,22 @@ def test_truncation_keeps_the_end(harness):
     assert request.prompt_token_ids == list(b"ef")
 
 
+@pytest.mark.parametrize(
+    ("asked", "kept"),
+    [
+        ({"max_tokens": 4}, 60),
+        ({"max_tokens": None}, 63),
+        ({"max_tokens": 0, "prompt_logprobs": 1}, 64),
+        ({"max_tokens": 1000}, 1),
+    ],
+)
+def test_as_many_tokens_are_kept_as_leave_room_for_the_output(harness, asked, kept):
+    sampling = SamplingParams(truncate_prompt_tokens=-1, **asked)
+    ids = [token % 250 for token in range(500)]
+    for prompt, expected in ((ids, ids[-kept:]), ("abc", list(b"abc")[-kept:])):
+        assert harness().inputs.process(prompt, sampling).prompt_token_ids == expected
+
+
 def test_stop_ids_are_the_models_and_the_requests(harness):
     inputs = harness(eos_ids=(EOS, STOP_WORD, 9999)).inputs
     stop_ids = [

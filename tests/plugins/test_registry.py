@@ -31,6 +31,22 @@ def test_unknown_name_of_the_first_party_names_its_distribution(house):
         registry.load("platform", "cuda")
 
 
+@pytest.mark.parametrize(
+    ("first_party", "words"),
+    [
+        ({"framework", "pytest"}, "mend: +correct the name"),
+        ({"framework", "framework-plugin-not-here"}, r"mend: +pip install 'framework\[default\]'"),
+    ],
+)
+def test_where_a_kind_has_no_plugin_the_default_ones_are_named_only_if_none_is_there(
+    house, first_party, words
+):
+    """pytest stands for a distribution of the first party that is installed."""
+    registry = house.registry(first_party=frozenset(first_party))
+    with pytest.raises(PluginError, match=f"there is none of this kind(.|\n)*{words}"):
+        registry.load("platform", "unheard-of")
+
+
 def test_two_claims_matter_only_when_the_name_is_used(house):
     """Two distributions may have a name; using it names both, and @ resolves it."""
     first, second = house.thing("a", "d1"), house.thing("a", "d2")

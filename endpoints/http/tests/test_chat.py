@@ -29,6 +29,16 @@ def test_an_answer_has_a_message_and_counts(http):
     assert found["usage"]["completion_tokens"] <= 8
 
 
+def test_a_reasoning_effort_is_one_that_openai_knows(http):
+    for effort in ("none", "minimal", "low", "medium", "high", "xhigh", "max", None):
+        assert chat(http, reasoning_effort=effort, max_tokens=1).status_code == 200
+    for effort in ("", "much", "HIGH", 3, ["low"]):
+        refused = chat(http, reasoning_effort=effort)
+        error = refused.json()["error"]
+        assert (refused.status_code, error["param"]) == (400, "reasoning_effort")
+    assert "'none', 'minimal', 'low'" in chat(http, reasoning_effort="much").text
+
+
 def test_a_stream_names_the_role_first_and_always_has_a_finish_reason(http):
     """Field bug 25."""
     body = {"messages": MESSAGES, "stream": True, "n": 2, "temperature": 1}

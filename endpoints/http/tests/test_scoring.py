@@ -72,7 +72,11 @@ def test_the_nearest_alone_and_without_their_texts(http):
         ("/score", {"text_1": ["a", "b"], "text_2": ["a"]}, "text_2"),
         ("/score", {"text_1": "a", "text_2": ["b"] * 2049}, "text_2"),
         ("/score", {"text_1": 5, "text_2": "a"}, "text_1"),
-        ("/score", {"text_1": "a" * 257, "text_2": "a"}, None),
+        ("/score", {"text_1": "a" * 257, "text_2": "a"}, "text_1"),
+        ("/score", {"text_1": "a", "text_2": ["a", "a" * 257]}, "text_2"),
+        ("/score", {"text_1": "a" * 257, "text_2": "a" * 257}, "text_1"),
+        ("/rerank", {"query": "a" * 10**6, "documents": ["a"]}, "query"),
+        ("/rerank", {"query": "a", "documents": ["b", "a" * 257]}, "documents"),
         ("/rerank", {"query": "a", "documents": []}, "documents"),
         ("/rerank", {"query": "", "documents": ["a"]}, "query"),
         ("/rerank", {"query": "a", "documents": ["a", ""]}, "documents"),
@@ -84,6 +88,12 @@ def test_what_is_wrong_is_a_400_that_names_the_field(http, path, body, param):
     response = http.post(path, json=body)
     assert response.status_code == 400, response.text
     assert response.json()["error"]["param"] == param
+
+
+def test_the_text_that_is_too_long_is_named_by_its_place(http):
+    body = {"query": "a", "documents": ["a", "b", "a" * 257]}
+    message = http.post("/rerank", json=body).json()["error"]["message"]
+    assert message.startswith("documents[2]: the prompt is too long\n")
 
 
 def test_a_generative_model_says_that_it_scores_nothing(server):

@@ -208,14 +208,14 @@ def _longest(info: RunnerInfo, config: CoreConfig, needs: Needs, num_pages: int)
             "the cache has no room for a single page of each group",
             expected=f"room for {1 + needs.pages(1)} pages of {widest} tokens",
             found=f"room for {num_pages}",
-            mend="give the cache more memory, or choose a smaller page size",
+            mend="raise kv_cache_memory_bytes (num_pages if that is set), or lower page_size",
         )
     if asked is not None and asked > capacity:
         raise ConfigError(
             "max_model_len exceeds the cache",
             expected=f"at most {capacity} tokens fit the cache of {num_pages} pages",
             found=asked,
-            mend="lower max_model_len, or give the cache more memory",
+            mend="lower max_model_len, or raise kv_cache_memory_bytes (num_pages if that is set)",
         )
     return asked if asked is not None else capacity
 

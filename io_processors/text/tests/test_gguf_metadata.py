@@ -84,13 +84,25 @@ def test_every_truncation_is_a_clear_error(good: Path, tmp_path: Path) -> None:
 
 def test_what_is_not_gguf_is_named_as_such(tmp_path: Path) -> None:
     path = tmp_path / "x.gguf"
-    for raw in (b"", b"GGU", b"ggml" + bytes(100), b"PK\3\4" + bytes(100)):
+    for raw in (b"ggml" + bytes(100), b"PK\3\4" + bytes(100)):
         path.write_bytes(raw)
         assert not is_gguf(path)
         with pytest.raises(ModelError, match="not a GGUF file"):
             read_head(path)
+    (tmp_path / "x.bin").write_bytes(b"GG")
+    assert not is_gguf(tmp_path / "x.bin")
+    assert not is_gguf(tmp_path / "none.gguf")
     with pytest.raises(ModelError, match="cannot read"):
         read_head(tmp_path)
+
+
+@pytest.mark.parametrize("raw", [b"", b"G", b"GGU"])
+def test_one_that_ends_within_its_magic_is_a_damaged_one(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "x.GGUF"
+    path.write_bytes(raw)
+    assert is_gguf(path)
+    with pytest.raises(ModelError, match=f"damaged.*magic\n  found:    {len(raw)} bytes"):
+        read_head(path)
 
 
 @pytest.mark.parametrize("count", [1 << 16, 1 << 32, (1 << 63) - 1, (1 << 64) - 1])

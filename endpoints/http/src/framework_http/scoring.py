@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 import uuid
 from collections.abc import Sequence
@@ -79,7 +80,8 @@ class Scoring(Endpoint):
         async def score(fields: ScoreFields, request: Request) -> Response:
             model = check_model(service, fields.model)
             left, right = fields.pairs()
-            found = await _vectors(service, [*left, *right], fields, request)
+            texts = [*_named("text_1", left), *_named("text_2", right)]
+            found = await _vectors(service, texts, fields, request)
             if found is None:
                 return answer(None)
             cosines = await asyncio.to_thread(_cosines, found[: len(left)], found[len(left) :])
@@ -96,7 +98,8 @@ class Scoring(Endpoint):
             model = check_model(service, fields.model)
             _check_texts("query", [fields.query])
             _check_texts("documents", fields.documents)
-            found = await _vectors(service, [fields.query, *fields.documents], fields, request)
+            texts = [("query", fields.query), *_named("documents", fields.documents)]
+            found = await _vectors(service, texts, fields, request)
             if found is None:
                 return answer(None)
             cosines = await asyncio.to_thread(_cosines, found[:1], found[1:])
@@ -116,25 +119,49 @@ class Scoring(Endpoint):
 
 async def _vectors(
     service: Service,
-    texts: Sequence[str],
+    texts: Sequence[tuple[str, str]],
     fields: ScoreFields | RerankFields,
     request: Request,
 ) -> list[EmbeddingOutput] | None:
-    """Of length 1, one per text; None when the client went away.  Each text is computed once."""
-    distinct = list(dict.fromkeys(texts))
+    """Of length 1, one per text; None when the client went away.  Each text is computed once.
+    texts: (where it stands in the request, the text)."""
+    places: dict[str, str] = {}
+    for place, text in texts:
+        places.setdefault(text, place)
+    distinct = list(places)
     params = PoolingParams(normalize=True, truncate_prompt_tokens=fields.truncate_prompt_tokens)
     work = service.ask(PROCESSOR, distinct, params, options_of(fields, request))
     try:
         outputs = await unless_gone(request, work)
     except InputError as error:
-        # What the engine calls a prompt may have been any of the texts.
-        if error.parameter is not None and error.parameter.startswith("prompt"):
-            error.parameter = None
-        raise
+        if error.parameter is None or not error.parameter.startswith("prompt"):
+            raise
+        raise _placed(error, list(places.values())) from None
     if outputs is None:
         return None
     by_text = dict(zip(distinct, outputs, strict=True))
-    return [by_text[text] for text in texts]
+    return [by_text[text] for _, text in texts]
+
+
+_NUMBER = re.compile(r"prompt (\d+): ")
+"""How an error names one of several prompts."""
+
+
+def _placed(error: InputError, places: Sequence[str]) -> InputError:
+    """The error of a prompt, as one of the text that it was.  places: of all prompts."""
+    found = _NUMBER.match(error.message)
+    place = places[int(found[1]) if found else 0]
+    return type(error)(
+        f"{place}: {error.message[found.end() if found else 0 :]}",
+        parameter=place.partition("[")[0],
+        expected=error.expected,
+        found=error.found,
+        mend=error.mend,
+    )
+
+
+def _named(parameter: str, texts: Sequence[str]) -> list[tuple[str, str]]:
+    return [(f"{parameter}[{index}]", text) for index, text in enumerate(texts)]
 
 
 def _cosines(left: Sequence[EmbeddingOutput], right: Sequence[EmbeddingOutput]) -> list[float]:

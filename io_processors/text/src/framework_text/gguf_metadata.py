@@ -48,10 +48,13 @@ _U32, _U64 = _SCALARS[4], _SCALARS[10]
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether the file begins with GGUF's magic.  Reads four bytes; False if unreadable."""
+    """Whether the file begins with GGUF's magic, or is called as such a file and ends within it:
+    then it is a damaged one.  Reads four bytes; False if unreadable."""
     try:
         with path.open("rb") as file:
-            return file.read(4) == MAGIC
+            start = file.read(4)
+            cut = len(start) < len(MAGIC) and path.suffix.lower() == ".gguf"
+            return start == MAGIC or (cut and MAGIC.startswith(start))
     except OSError:
         return False
 
@@ -61,6 +64,12 @@ def read_head(path: Path) -> GgufHead:
     try:
         with path.open("rb") as file:
             magic = file.read(4)
+            if len(magic) < len(MAGIC):
+                raise ModelError(
+                    f"{path} is damaged: it ends within GGUF's magic",
+                    found=f"{len(magic)} bytes",
+                    mend=MEND,
+                )
             if magic != MAGIC:
                 raise ModelError(
                     f"{path} is not a GGUF file",

@@ -15,7 +15,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, options_of, sampling_of
+from framework_http.openai.fields import Fields, ReasoningEffort, options_of, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
@@ -46,7 +46,7 @@ class ChatFields(Fields):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     documents: list[dict[str, Any]] | None = None
-    reasoning_effort: str | None = None
+    reasoning_effort: ReasoningEffort | None = None
     include_reasoning: bool | None = None
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from fastapi import Request
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -49,6 +49,9 @@ _SAMPLING = (
     "truncate_prompt_tokens",
     "structured_outputs",
 )
+
+ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""As OpenAI's API knows them; what a model makes of one is its template's business."""
 
 Bias = Annotated[float, Field(allow_inf_nan=False)]
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from framework.errors import InputError
-from framework_http.openai.fields import IGNORED, CommonFields, refuse
+from framework_http.openai.fields import IGNORED, CommonFields, ReasoningEffort, refuse
 
 LOGPROBS = "message.output_text.logprobs"
 # Reasoning is given back as plain text, so that there is nothing to encrypt.
@@ -29,7 +29,7 @@ class ReasoningOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    effort: str | None = None
+    effort: ReasoningEffort | None = None
     summary: str | None = None
     generate_summary: str | None = None
 
