@@ -59,9 +59,14 @@ def told(error: BaseException) -> str:
     try:
         text = str(error)
         more = f"... ({len(text)} characters)" if len(text) > LONGEST else ""
-        return f"{type(error).__name__}: {text[:LONGEST]}{more}"
+        return f"{type(error).__name__}: {_printable(text[:LONGEST])}{more}"
     except Exception as worse:
         return f"{type(error).__name__}, whose text fails ({type(worse).__name__})"
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal takes for orders, or UTF-8 cannot carry."""
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def shown(value: object) -> str:

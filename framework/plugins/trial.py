@@ -6,6 +6,7 @@ hangs or ends the process is known by name; a new child goes on behind it.
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import subprocess
@@ -13,8 +14,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import msgspec
 
 from framework.plugins.kinds import Kind
 from framework.plugins.records import Record
@@ -135,7 +134,7 @@ class _Child:
                         return False
                     *lines, data = (data + part).split(b"\n")
                     for line in lines:
-                        self._take(msgspec.json.decode(line))
+                        self._take(json.loads(line))
                         self._started, limit = time.monotonic(), self._budget
                 elif ended:
                     return False

@@ -39,6 +39,13 @@ def test_of_a_long_text_the_beginning_is_told(plugin):
     assert len(str(caught.value)) < 3000
 
 
+def test_a_text_gives_a_terminal_no_orders(plugin):
+    """Nor does it hold what UTF-8 cannot carry; lines stay lines."""
+    with pytest.raises(PluginError) as caught, blaming(plugin, "doing it"):
+        raise ValueError("\x1b[31mred\x07 \udcff\n\tnext")
+    assert "ValueError: \\x1b[31mred\\x07 \\udcff\n\tnext" in str(caught.value)
+
+
 def test_an_answer_of_another_class_names_the_plugin_and_what_was_expected(plugin):
     assert expect(plugin, "count", 5, int) == 5
     with pytest.raises(PluginError, match="answered count with None") as caught:

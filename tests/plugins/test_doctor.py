@@ -279,6 +279,16 @@ def test_a_manifest_that_says_something_else_than_the_class(house, look):
     assert "its manifest says rank = 2, its class 3" in finding.message
 
 
+def test_attributes_of_any_value_are_taken(house, look):
+    """What a manifest does not speak of is nobody's business, whatever it is."""
+    code = "class Odd:\n    def __repr__(self): raise ValueError\n" + GOOD
+    code += (
+        "    big, half, nan = 10**30, '\\udcff', float('nan')\n    odd = ({1}, Odd(), b'1', 2)\n"
+    )
+    house.add("d", {"things a": "T"}, code, house.manifest("thing", "a"))
+    assert look(imports=True) == {}
+
+
 def test_a_process_that_is_only_a_part_looks_at_all(house, look):
     """A plugin of another process is examined like any other."""
     house.add("d", {"things a": "T"}, "raise RuntimeError", house.manifest("thing", "a"))
