@@ -70,6 +70,15 @@ def discover(
     records: list[Record] = []
     problems: list[Problem] = []
     for distribution in installed(path):
+        if distribution.problem is not None:
+            problems.append(
+                Problem(
+                    message=f"{distribution.name} ({distribution.location}): "
+                    f"{distribution.problem}",
+                    distribution=distribution.name,
+                    mend="reinstall it, or remove the folder",
+                )
+            )
         if not distribution.has_plugins:
             continue
         found = _Entries(distribution, kinds, trusted)
@@ -124,6 +133,11 @@ class _Entries:
             if line.startswith("[") and line.endswith("]"):
                 group = line[1:-1].strip()
                 self._check_group(group)
+            elif line.startswith("[") or not group:
+                group = ""  # what follows belongs to a group that nobody knows
+                self._problem(
+                    f"line {number} of entry_points.txt is neither [group] nor in one: {line!r}"
+                )
             elif group in self._kinds:
                 name, equals, value = (part.strip() for part in line.partition("="))
                 if not (name and equals):

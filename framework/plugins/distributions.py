@@ -6,6 +6,7 @@ install beside its build leftovers) only the one that Python would use counts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -23,13 +24,15 @@ _LEFTOVER = ".egg-info"
 class Installed:
     """One distribution.  version: None if its metadata does not say.  location: its metadata
     folder.  entry_points: the text of that file.  hidden: metadata folders of the same name that
-    do not count, leftovers of builds left out."""
+    do not count, leftovers of builds left out.  problem: why it has no plugins that could be
+    used, or None."""
 
     name: str
     version: str | None
     location: str
     entry_points: str
     hidden: tuple[str, ...] = ()
+    problem: str | None = None
 
     @property
     def has_plugins(self) -> bool:
@@ -41,14 +44,13 @@ def installed(path: Sequence[str] | None) -> list[Installed]:
     """Every name on `path` (default: sys.path) of which some metadata folder has an entry point
     for us, in the order of the path.  What counts of it may have none."""
     where = {} if path is None else {"path": list(path)}
-    same: dict[str, list[tuple[Distribution, str]]] = {}
+    same: dict[str, list[tuple[Distribution, str | None]]] = {}
     for found in importlib_metadata.distributions(**where):
         # Reading one small file is cheap; the metadata of hundreds of others is not.
         distribution = cast("Distribution", found)
-        text = _read(distribution, "entry_points.txt") or ""
+        text = _read(distribution, "entry_points.txt")
         same.setdefault(_stem(distribution), []).append((distribution, text))
-    listed = (_one(group) for group in same.values() if any(GROUP_PREFIX in t for _, t in group))
-    return [entry for entry in listed if entry is not None]
+    return [_one(group) for group in same.values() if any(_concerns(*each) for each in group)]
 
 
 def any_has_group(group: str) -> bool:
@@ -60,33 +62,46 @@ def any_has_group(group: str) -> bool:
     )
 
 
-def undecodable() -> list[str]:
-    """Metadata folders on sys.path whose entry_points.txt is not UTF-8."""
+def unreadable() -> list[str]:
+    """A sentence for each entry_points.txt on sys.path at which every program fails that looks
+    for entry points."""
     found = []
     for distribution in importlib_metadata.distributions():
         try:
             distribution.read_text("entry_points.txt")
-        except UnicodeDecodeError:
-            found.append(_location(cast("Distribution", distribution)))
-        except OSError:
-            continue
+        except (UnicodeDecodeError, OSError) as error:
+            why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else "cannot be read"
+            found.append(
+                f"entry_points.txt {why} in {_location(cast('Distribution', distribution))}"
+            )
     return found
 
 
-def _one(group: list[tuple[Distribution, str]]) -> Installed | None:
+def _concerns(distribution: Distribution, entry_points: str | None) -> bool:
+    """It has an entry point for us, or there is a file of them that cannot be read."""
+    if entry_points is not None:
+        return GROUP_PREFIX in entry_points
+    return os.path.lexists(os.path.join(_location(distribution), "entry_points.txt"))
+
+
+def _one(group: list[tuple[Distribution, str | None]]) -> Installed:
     """What counts of one name: the first on the path, but an egg-info folder is a leftover of a
-    build and loses against what was installed.  None if it does not say its name."""
+    build and loses against what was installed."""
     group.sort(key=lambda pair: _location(pair[0]).endswith(_LEFTOVER))
     (distribution, text), *others = group
     name, version = _head(distribution)
-    if name is None:
-        return None
+    problem = None
+    if text is None and _concerns(distribution, text):
+        problem = "entry_points.txt cannot be read, so that nobody knows of its plugins"
+    elif name is None:
+        problem = "its metadata does not say its name, so that its plugins are left out"
     places = [_location(other) for other, _ in others]
     return Installed(
-        name=name,
+        name=name or _stem(distribution),
         version=version,
         location=_location(distribution),
-        entry_points=text,
+        entry_points="" if problem else text or "",
+        problem=problem,
         hidden=tuple(place for place in places if not place.endswith(_LEFTOVER)),
     )
 
@@ -98,9 +113,9 @@ def _stem(distribution: Distribution) -> str:
 
 
 def _head(distribution: Distribution) -> tuple[str | None, str | None]:
-    """Name and version.  The email parser of the standard library is exact and takes a
-    millisecond for each; these two fields are never folded."""
-    text = next(filter(None, (_read(distribution, f) for f in ("METADATA", "PKG-INFO", ""))), "")
+    """Name and version, whatever else is no UTF-8.  The email parser of the standard library is
+    exact and takes a millisecond for each; these two fields are never folded."""
+    text = next(filter(None, (_text(distribution, f) for f in ("METADATA", "PKG-INFO", ""))), "")
     fields = dict(_fields(text))
     return fields.get("name"), fields.get("version")
 
@@ -112,6 +127,15 @@ def _fields(text: str) -> Iterator[tuple[str, str]]:
         key, colon, value = line.partition(":")
         if colon and value.strip():
             yield key.lower(), value.strip()
+
+
+def _text(distribution: Distribution, file: str) -> str | None:
+    try:
+        return distribution.read_text(file)
+    except OSError:
+        return None
+    except UnicodeDecodeError as error:
+        return error.object.decode("utf-8", "replace")
 
 
 def _read(distribution: Distribution, file: str) -> str | None:

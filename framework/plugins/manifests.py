@@ -153,6 +153,8 @@ def locate(module: str) -> tuple[str, bytes] | None:
     read = getattr(spec.loader, "get_data", None)  # also reads from a zip file
     if read is None:
         return None
+    if os.path.exists(path) and not os.path.isfile(path):  # to read a pipe is to wait for ever
+        raise PluginError(f"{path}: cannot be read: it is no file")
     try:
         data: bytes = read(path)
     except FileNotFoundError:

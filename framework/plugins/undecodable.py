@@ -11,17 +11,17 @@ from framework.errors import PluginError
 @contextmanager
 def undecodable_is_named() -> Iterator[None]:
     """Around the first import of a pydantic model.  Whatever looks for entry points fails where an
-    entry_points.txt is not UTF-8, pydantic included, and does not say where; this raises
-    PluginError that does."""
+    entry_points.txt is not UTF-8 or a link to itself, pydantic included, and does not say where;
+    this raises PluginError that does."""
     try:
         yield
-    except UnicodeDecodeError as error:
-        from framework.plugins.distributions import undecodable
+    except (UnicodeDecodeError, OSError) as error:
+        from framework.plugins.distributions import unreadable
 
-        folders = undecodable()
-        if not folders:
+        found = unreadable()
+        if not found:
             raise
         raise PluginError(
-            f"entry_points.txt is not UTF-8 in {', '.join(folders)}",
+            "; ".join(found),
             mend="reinstall that distribution, or remove the folder",
         ) from error

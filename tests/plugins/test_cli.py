@@ -122,6 +122,13 @@ def test_metadata_that_no_program_can_read_are_named(house, run):
     assert (ended.returncode, ended.stdout) == (1, "")
     assert f"entry_points.txt is not UTF-8 in {entries.parent}" in ended.stderr
     assert "Traceback" not in ended.stderr
+    entries.unlink()
+    entries.symlink_to(entries.name)
+    ended = run("plugins", "list")
+    assert f"entry_points.txt cannot be read in {entries.parent}" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    entries.unlink()
+    entries.write_bytes(b"[framework.hooks]\n\xff = a:B\n")
     program = "from framework import LLM\nLLM('demo')\n"
     ended = subprocess.run(
         [sys.executable, "-c", program],

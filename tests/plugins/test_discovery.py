@@ -102,13 +102,43 @@ def test_a_name_that_no_list_can_name_is_told_and_makes_no_plugin(house, name):
 
 
 def test_distribution_without_readable_metadata_hides_no_neighbour(house):
-    """A half-removed or binary distribution does not disturb the others."""
+    """A half-removed, binary or unreadable one does not disturb the others, and is told."""
     house.add("good", {"things a": "T"}, folder="site")
     for name, data in (("half", b"[framework.things]\nx = y:Z"), ("binary", b"framework.\xff\xfe")):
         info = house.root / "site" / f"{name}-1.0.dist-info"
         info.mkdir()
         (info / "entry_points.txt").write_bytes(data)
-    assert ("thing", "a", "good", "1.0") in names(house)
+    folder = house.root / "site" / "folder-1.0.dist-info"
+    (folder / "entry_points.txt").mkdir(parents=True)
+    found = discover(house.kinds, path=house.paths)
+    assert [record.key for record in found.records] == ["thing:a@good"]
+    told = {problem.distribution: problem.message for problem in found.problems}
+    assert "does not say its name" in told.pop("half")
+    assert set(told) == {"binary", "folder"}
+    assert all("entry_points.txt cannot be read" in message for message in told.values())
+
+
+def test_an_author_whose_name_is_no_utf8_takes_no_plugin_away(house):
+    house.add("d", {"things a": "T"})
+    (metadata,) = house.root.glob("**/METADATA")
+    metadata.write_bytes(metadata.read_bytes().rstrip() + b"\nAuthor: J\xf6rg\n")
+    assert ("thing", "a", "d", "1.0") in names(house)
+    assert discover(house.kinds, path=house.paths).problems == ()
+
+
+def test_a_line_of_no_group_is_told(house):
+    """A bracket was forgotten; the groups behind it count."""
+    text = "framework.things]\n[framework.things]\na = m:C\n[framework.things\ny = m:C\n"
+    house.add("d", text)
+    found = discover(house.kinds, path=house.paths)
+    assert [record.name for record in found.records] == ["a"]
+    told = [problem.message.partition("): ")[2] for problem in found.problems]
+    wrong = "of entry_points.txt is neither [group] nor in one"
+    assert told == [
+        f"line 1 {wrong}: 'framework.things]'",
+        f"line 4 {wrong}: '[framework.things'",
+        f"line 5 {wrong}: 'y = m:C'",
+    ]
 
 
 def test_ad_hoc_plugins_are_records(house):

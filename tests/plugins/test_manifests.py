@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -100,6 +101,17 @@ def test_reading_imports_nothing(house):
     assert row is not None
     assert row.contract == ">=1.0,<2"
     assert package not in sys.modules
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link"])
+def test_one_that_is_no_file_is_an_error(house, what):
+    """Nobody waits for a pipe."""
+    package = house.add("d", {"things t": "T"}, "", house.manifest("thing", "t"))
+    (path,) = house.root.glob(f"**/{package}/framework-plugin.toml")
+    path.unlink()
+    {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda p: os.symlink(p, p)}[what](path)
+    with pytest.raises(PluginError, match="framework-plugin.toml: cannot be read"):
+        ManifestReader(house.kinds).facts("thing", "t", f"{package}:T")
 
 
 @pytest.mark.parametrize("value", ["no_such_package_here:T", "json.decoder:T", "this:T"])
