@@ -110,7 +110,7 @@ def test_one_that_is_no_file_is_an_error(house, what):
     (path,) = house.root.glob(f"**/{package}/framework-plugin.toml")
     path.unlink()
     {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda p: os.symlink(p, p)}[what](path)
-    with pytest.raises(PluginError, match="framework-plugin.toml: cannot be read"):
+    with pytest.raises(PluginError, match=r"framework-plugin\.toml: cannot be read"):
         ManifestReader(house.kinds).facts("thing", "t", f"{package}:T")
 
 
