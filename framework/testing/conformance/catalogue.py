@@ -25,6 +25,7 @@ SUITES: dict[str, str] = {
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
     "stat_logger": f"{_SUITES}.stat_logger:StatLoggerSuite",
+    "structured_output": f"{_SUITES}.structured_output:StructuredOutputSuite",
     "tool_parser": f"{_SUITES}.tool_parser:ToolParserSuite",
 }
 """kind -> "module:Class".  Of the other kinds, all provisional: load, select and close."""
