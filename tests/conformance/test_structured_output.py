@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
@@ -17,11 +16,13 @@ from tests.conformance.fake_time import timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
+    assert_fails,
     breaks,
     mutants_of,
     uncovered,
     unpaired,
 )
+from tests.conformance.sites import put
 
 LLGuidance = pytest.importorskip("framework_llguidance").LLGuidance
 BACKENDS = ["llguidance"]
@@ -150,7 +151,7 @@ class Tires(Passing):
             row[ord("a") // 32 :] = 0
 
 
-@breaks("SOUT-023", "SOUT-022")
+@breaks("SOUT-023", "SOUT-022", "SOUT-032")
 class TakesOffence(Plain):
     """After a token that it refused it allows less."""
 
@@ -244,11 +245,6 @@ class Airy(Plain):
         return source.replace("{0,16}", "*").encode()
 
 
-@breaks("SOUT-002")
-class Clairvoyant(Plain):
-    """Says that it knows what a later contract asks."""
-
-
 SOUND = [pytest.param(f"structured_output:{name}", id=name) for name in BACKENDS]
 MUTANTS = mutants_of(list(globals().values()))
 
@@ -268,6 +264,19 @@ def test_a_mutant_is_caught(mutant):
     assert_caught(mutant, StructuredOutputSuite)
 
 
+CLAIMS = '''
+from framework_llguidance import LLGuidance
+
+class P(LLGuidance):
+    """The backend."""
+'''
+
+
+def test_a_claim_to_know_what_is_not_written_is_caught(monkeypatch, tmp_path):
+    name = put(monkeypatch, tmp_path, "structured_output", CLAIMS, knows='"1000.0"')
+    assert_fails(check(name, only=("SOUT-002",)), "SOUT-002")
+
+
 def test_every_clause_has_a_mutant():
-    assert uncovered(StructuredOutputSuite, MUTANTS) == set()
+    assert uncovered(StructuredOutputSuite, MUTANTS) == {"SOUT-002"}
     assert unpaired(StructuredOutputSuite) == set()
