@@ -46,6 +46,7 @@ WITHOUT_IMPORT: dict[str, set[str]] = {
     },
     # What puts the backend to work.
     "framework-plugin-llguidance": {"framework-plugin-structured"},
+    "framework-plugin-outlines-core": {"framework-plugin-structured"},
 }
 # In the repository and yet not first-party: they act as soon as they are allowed, so that it is for
 # the operator to name them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -32,8 +33,9 @@ ASSERTIONS = ONE | SEVERAL | NAMED | PLAIN
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """keywords: assertions that occur; a `$ref` to elsewhere than this document counts as
-    "$ref:remote".  formats: values of `format`."""
+    """keywords: assertions that occur.  A reference to elsewhere than this document counts as
+    "$ref:remote" beside "$ref", one that leads back to where it stands as "$ref:recursive".
+    formats: values of `format`."""
 
     keywords: frozenset[str]
     formats: frozenset[str]
@@ -47,22 +49,22 @@ def used_by(schema: object) -> Used:
     """
     keywords: set[str] = set()
     formats: set[str] = set()
-    open_, seen = [schema], set[int]()
-    while open_:
-        one = open_.pop()
-        if not isinstance(one, Mapping) or id(one) in seen:
-            continue
-        seen.add(id(one))
-        keywords |= ASSERTIONS.intersection(one)
-        if isinstance(one.get("format"), str):
-            formats.add(one["format"])
-        if isinstance(one.get("$ref"), str):
-            found, target = _resolve(schema, one["$ref"])
-            if found:
-                open_.append(target)
-            else:
+    seen: set[int] = set()
+    path: dict[int, Iterator[Any]] = {0: iter((schema,))}  # what is open, outermost first
+    while path:
+        one = next(path[next(reversed(path))], None)
+        if one is None:
+            path.popitem()
+        elif id(one) in path:
+            keywords.add("$ref:recursive")
+        elif isinstance(one, Mapping) and id(one) not in seen:
+            seen.add(id(one))
+            keywords |= ASSERTIONS.intersection(one)
+            formats |= {word for word in (one.get("format"),) if isinstance(word, str)}
+            found, target = _resolve(schema, one.get("$ref"))
+            if not found:
                 keywords.add("$ref:remote")
-        open_ += _parts(one)
+            path[id(one)] = chain(_parts(one), () if target is None else (target,))
     return Used(frozenset(keywords), frozenset(formats))
 
 
@@ -70,15 +72,17 @@ def _parts(schema: Mapping[Any, Any]) -> Iterator[Any]:
     """The schemas inside."""
     for word, value in schema.items():
         if word in SEVERAL and isinstance(value, list):
-            yield from value
+            yield from (one for one in value if one is not None)
         elif word in NAMED and isinstance(value, Mapping):
-            yield from value.values()
-        elif word in ONE:
+            yield from (one for one in value.values() if one is not None)
+        elif word in ONE and value is not None:
             yield value
 
 
-def _resolve(root: object, reference: str) -> tuple[bool, object]:
-    """What a reference within the document points to."""
+def _resolve(root: object, reference: object) -> tuple[bool, object]:
+    """(whether it is within the document, what it points to); without a reference, nothing."""
+    if not isinstance(reference, str):
+        return True, None
     if not reference.startswith("#"):
         return False, None
     place = root

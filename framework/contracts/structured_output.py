@@ -65,8 +65,9 @@ class StructureQuery(Query):
 
     structure: one of STRUCTURES.  dialect: of a grammar "ebnf" (rules are written with ::=) or
     "lark"; of a structural tag "tags" (a list of tags with triggers) or "format".  keywords: of
-    the JSON schemas in it, those that decide what is valid; "$ref:remote" for a reference to
-    another document.  formats: values of the keyword "format".
+    the JSON schemas in it, those that decide what is valid; "$ref:remote" and "$ref:recursive"
+    for references to another document, and back to where they stand.  formats: values of the
+    keyword "format".
     """
 
     structure: str = versioned(since="1.0")

@@ -25,7 +25,7 @@ from tests.conformance.mutants import (
 from tests.conformance.sites import put
 
 LLGuidance = pytest.importorskip("framework_llguidance").LLGuidance
-BACKENDS = ["llguidance"]
+BACKENDS = ["llguidance", "outlines_core"]
 
 
 class Passing:

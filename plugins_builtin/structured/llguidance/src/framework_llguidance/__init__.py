@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from framework_llguidance.matching import Tokens
 
 _KEYWORDS = (
-    *("$ref", "additionalItems", "additionalProperties", "allOf", "anyOf", "const", "enum"),
-    *("exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems", "maxLength"),
-    *("maxProperties", "maximum", "minItems", "minLength", "minProperties", "minimum"),
-    *("multipleOf", "oneOf", "pattern", "patternProperties", "prefixItems", "properties"),
-    *("required", "type"),
+    *("$ref", "$ref:recursive", "additionalItems", "additionalProperties", "allOf", "anyOf"),
+    *("const", "enum", "exclusiveMaximum", "exclusiveMinimum", "format", "items", "maxItems"),
+    *("maxLength", "maxProperties", "maximum", "minItems", "minLength", "minProperties"),
+    *("minimum", "multipleOf", "oneOf", "pattern", "patternProperties", "prefixItems"),
+    *("properties", "required", "type"),
 )
 _FORMATS = (
     *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),

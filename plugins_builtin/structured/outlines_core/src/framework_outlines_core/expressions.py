@@ -1,0 +1,48 @@
+"""From a grammar to one regular expression."""
+
+from __future__ import annotations
+
+import json
+
+from outlines_core import Index, Vocabulary
+from outlines_core.json_schema import build_regex_from_schema
+
+from framework.contracts.structured_output import Grammar
+from framework.errors import InputError, UnsupportedError
+
+END = b"\0"
+"""What follows each output in its expression.  The library does not go on from where an output
+could end in the middle of a loop, "(ab)+" and "1.5" among them; with this nothing ends but here.
+No token holds it: JSON has none, and other text should not."""
+_MARKS = frozenset("\\.+*?()|[]{}^$#&-~")
+_BYTES = 256
+
+
+def checked(grammar: Grammar) -> str:
+    """The expression, its end included.  Raises InputError or UnsupportedError."""
+    try:
+        expression = f"(?:{_expression(grammar)})\\x00"
+        # Over single bytes an index is quickly made; with all tokens it has the same states.
+        Index(expression, Vocabulary(_BYTES, {bytes([value]): [value] for value in range(_BYTES)}))
+    except UnsupportedError:
+        raise
+    except Exception as error:  # ValueError and others, by the place where it is found
+        text = " ".join(str(error).split())[:400]
+        kind = UnsupportedError if "support" in text.lower() else InputError
+        raise kind(text) from None
+    return expression
+
+
+def _expression(grammar: Grammar) -> str:
+    match grammar.structure:
+        case "json":
+            return str(build_regex_from_schema(grammar.text))
+        case "regex":
+            return grammar.text
+        case "choice":
+            return "|".join(map(_literal, json.loads(grammar.text)))
+    raise UnsupportedError(f"no structure {grammar.structure!r} is served")
+
+
+def _literal(text: str) -> str:
+    return "".join(f"\\{char}" if char in _MARKS else char for char in text)
