@@ -33,7 +33,9 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("schema", "keywords", "formats"), CASES, ids=str)
+@pytest.mark.parametrize(
+    ("schema", "keywords", "formats"), CASES, ids=[f"{schema}" for schema, *_ in CASES]
+)
 def test_keywords_and_formats(schema, keywords, formats):
     used = used_by(schema)
     assert (used.keywords, used.formats) == (keywords, formats)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from framework.contracts.structured_output import Grammar, Vocabulary
 
 EOS, OTHER_EOS, SPECIAL = 256, 257, 258
-_WORDS = ('{"', '":', '": ', '"}', ', "', "12", "ab", "abx", "yes", "no", "no,", "<n>", "</n>")
-_WORDS += ("é", "bc", "cz", "[]", " \n", "  ", "    ", "true", "null", "-1")
+_WORDS = (
+    *('{"', '":', '": ', '"}', ', "', "12", "ab", "abx", "yes", "no", "no,", "<n>", "</n>"),
+    *("é", "bc", "cz", "[]", " \n", "  ", "    ", "true", "null", "-1"),
+)
 VOCABULARY = Vocabulary(
     tokens=(
         *(bytes([value]) for value in range(256)),

@@ -57,22 +57,22 @@ class StructureReader:
     def _choose(self, grammar: Grammar) -> str:
         """The first that covers it and finds nothing wrong with it."""
         reasons: list[str] = []
-        invalid = True
+        refusals: list[FrameworkError] = []
         for row in self._candidates(grammar):
             name = _name(row.record)
             if isinstance(row.answer, Rejected):
                 reasons += [f"{row.record.name}: {reason}" for reason in row.reasons]
-                invalid = False
             if not isinstance(row.answer, Supported):
                 continue
             try:
                 self._workers.check(name, grammar)
             except (InputError, UnsupportedError) as error:
                 reasons.append(f"{row.record.name}: {in_one_line(error)}")
-                invalid = invalid and isinstance(error, InputError)
+                refusals.append(error)
             else:
                 return name
-        raise _refusal(grammar, reasons, invalid and bool(reasons))
+        # Whoever looked first knows best whether it is wrong in itself.
+        raise _refusal(grammar, reasons, isinstance(refusals[0], InputError) if refusals else False)
 
     def _candidates(self, grammar: Grammar) -> Iterator[Row]:
         query = query_of(grammar)
@@ -91,7 +91,7 @@ def _name(record: Record) -> str:
 
 
 def _refusal(grammar: Grammar, reasons: list[str], invalid: bool) -> FrameworkError:
-    """invalid: every backend that looked at it found it wrong in itself."""
+    """invalid: it is no grammar, whatever backends cover."""
     why = "; ".join(reasons) or "no structured-output backend is installed"
     mend = "see `framework explain structured_output` for what backends cover"
     if not reasons:
