@@ -6,6 +6,8 @@ import traceback
 
 import pytest
 
+from framework.config.layers import OWNER
+from framework.config.levels import LEVELS
 from framework.config.plugin_options import nested_options
 from framework.config.resolve import read_yaml, resolve
 from framework.config.sections import EngineConfig
@@ -26,6 +28,39 @@ def test_later_layers_win_and_every_value_knows_its_source(tmp_path):
     sources = [resolved.provenance[f"model.{name}"] for name in ("model", "seed", "dtype")]
     assert sources == [f"file {file}", "environment FRAMEWORK_MODEL__SEED", "flag"]
     assert resolved.provenance["cache.page_size"] == "default"
+
+
+def test_a_level_is_a_set_of_defaults_that_everything_else_beats(tmp_path):
+    def found(keywords, **more):
+        resolved = resolve({"model": "m", **keywords}, **more)
+        return resolved.config.execution.kernel_set, resolved.provenance["execution.kernel_set"]
+
+    assert found({}) == ("best", "level 2")
+    assert found({"optimization_level": 0}) == ("plain", "level 0")
+    env = {"FRAMEWORK_EXECUTION__OPTIMIZATION_LEVEL": "1"}
+    assert found({}, env=env) == ("fused", "level 1")
+    assert found({"optimization_level": 0}, env=env) == ("plain", "level 0")
+    assert found({"kernel_set": "best", "optimization_level": 0}) == ("best", "keyword")
+    env |= {"FRAMEWORK_EXECUTION__KERNEL_SET": "plain"}
+    source = "environment FRAMEWORK_EXECUTION__KERNEL_SET"
+    assert found({"optimization_level": 2}, env=env) == ("plain", source)
+    file = tmp_path / "engine.yaml"
+    file.write_text("execution: {optimization_level: 1}\n")
+    assert found({}, file=file) == ("fused", "level 1")
+
+
+@pytest.mark.parametrize("level", [-1, 4, "x", None, [1]])
+def test_a_level_that_is_none_is_an_error(level):
+    with pytest.raises(ConfigError, match="optimization_level"):
+        resolve({"model": "m", "optimization_level": level})
+
+
+def test_every_level_sets_fields_that_there_are():
+    for level, fields in LEVELS.items():
+        resolved = resolve({"model": "m", "optimization_level": level})
+        for name, value in fields.items():
+            assert resolved.provenance[f"{OWNER[name]}.{name}"] == f"level {level}"
+            assert getattr(getattr(resolved.config, OWNER[name]), name) == value
 
 
 def test_none_can_be_written_in_the_environment_where_a_field_may_be_none():

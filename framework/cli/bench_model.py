@@ -21,6 +21,7 @@ def case(
         list[str], typer.Argument(metavar="CASE...", help="REQUESTSxPROMPT+OUTPUT: 16x128+64.")
     ],
     model: options.Model = None,
+    level: options.Level = None,
     shared_prefix: Annotated[
         int, typer.Option(help="Tokens that all prompts begin with.", min=0)
     ] = 0,
@@ -40,7 +41,8 @@ def case(
 
     _check(json_file)
     work = [Case.parse(text, shared=shared_prefix, warm=warm) for text in cases]
-    with options.make_llm(context, {"model": model}, config, settings) as llm:
+    flags = {"model": model, "optimization_level": level}
+    with options.make_llm(context, flags, config, settings) as llm:
         found = [measure(llm, one, rounds) for one in work]
     show_table(table(found))
     if json_file is not None:
@@ -50,6 +52,7 @@ def case(
 def step(
     context: typer.Context,
     model: options.Model = None,
+    level: options.Level = None,
     requests: Annotated[int, typer.Option(help="That decode side by side.", min=1)] = 1,
     length: Annotated[
         int, typer.Option("--context", help="Tokens of each before them.", min=1)
@@ -74,7 +77,8 @@ def step(
     _check(json_file)
     if plot is not None:
         check_plot(plot)
-    resolved = resolved_of(context, {"model": model, **OPTIONS}, config, settings)
+    flags = {"model": model, "optimization_level": level, **OPTIONS}
+    resolved = resolved_of(context, flags, config, settings)
     figures, found = measure(resolved, requests, length, steps, profile=profile)
     show_table(phase_table(figures))
     if found is not None:

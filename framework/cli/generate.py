@@ -42,11 +42,17 @@ def generate(
     ignore_eos: options.IgnoreEos = False,
     dtype: options.Dtype = None,
     max_model_len: options.MaxModelLen = None,
+    level: options.Level = None,
     config: options.Config = None,
     settings: options.Settings = None,
 ) -> None:
     """Print what the model makes of each prompt."""
-    flags = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    flags = {
+        "model": model,
+        "dtype": dtype,
+        "max_model_len": max_model_len,
+        "optimization_level": level,
+    }
     given = options.given_sampling(
         {
             "max_tokens": max_tokens,

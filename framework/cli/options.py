@@ -31,6 +31,12 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="Set any option of the engine."),
 ]
+Level = Annotated[
+    int | None,
+    typer.Option(
+        "-O", "--optimization-level", help="0: plain, 1: fused kernels, 2: what is fastest here."
+    ),
+]
 Dtype = Annotated[str | None, typer.Option(help="Element type, such as float32.")]
 MaxModelLen = Annotated[int | None, typer.Option(help="Longest sequence, in tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="0 is greedy.")]

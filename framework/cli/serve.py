@@ -10,7 +10,7 @@ import typer
 
 from framework.cli.context import registry_of
 from framework.cli.fields import parse_fields
-from framework.cli.options import Config, Dtype, MaxModelLen, Model, Settings
+from framework.cli.options import Config, Dtype, Level, MaxModelLen, Model, Settings
 
 
 def serve(
@@ -42,6 +42,7 @@ def serve(
     ] = False,
     dtype: Dtype = None,
     max_model_len: MaxModelLen = None,
+    level: Level = None,
     config: Config = None,
     settings: Settings = None,
 ) -> None:
@@ -63,6 +64,7 @@ def serve(
         "model": model,
         "dtype": dtype,
         "max_model_len": max_model_len,
+        "optimization_level": level,
         "tool_parser": tool_parser,
         "reasoning_parser": reasoning_parser,
         "on_core_death": on_core_death,

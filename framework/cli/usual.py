@@ -12,8 +12,10 @@ from framework.contracts.attention_backend import AttentionQuery
 from framework.contracts.kernel import KernelQuery
 from framework.contracts.model_source import ModelQuery
 from framework.plugins.kinds import Scope
+from framework.plugins.sets import within
 
 if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
     from framework.contracts.base import Query
     from framework.contracts.platform import Platform
     from framework.plugins.kinds import Kind
@@ -60,7 +62,10 @@ def platform_ranking(registry: PluginRegistry, kind: Kind) -> Sequence[str]:
     if Scope.WORKER not in kind.scopes or kind.name == "platform":
         return ()
     platform = ready_platform(registry)
-    return platform.ranking(kind.name) if platform else ()
+    if platform is None:
+        return ()
+    limit = _configuration().execution.kernel_set
+    return within(registry, kind.name, platform.ranking(kind.name), limit)
 
 
 def ready_platform(registry: PluginRegistry) -> Platform | None:
@@ -83,12 +88,17 @@ def detections(registry: PluginRegistry) -> dict[str, str]:
     return found
 
 
+def _configuration() -> EngineConfig:
+    """What the environment says, as `framework explain` knows no flags of the engine."""
+    from framework.config.resolve import resolve
+
+    return resolve({}, defaults={"model": DEFAULT_MODEL}, env=os.environ).config
+
+
 def configured(kind: Kind, query: Query | None = None) -> str | None:
     """The name that configuration and environment say for this kind of plugin (of a kernel, for
     the query's operator), or None."""
-    from framework.config.resolve import resolve
-
-    config = resolve({}, defaults={"model": DEFAULT_MODEL}, env=os.environ).config
+    config = _configuration()
     if isinstance(query, KernelQuery):
         return config.execution.kernels.get(query.op)
     name = getattr(config.execution, kind.name, None) or getattr(config.scheduler, kind.name, None)

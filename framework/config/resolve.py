@@ -1,6 +1,6 @@
 """Where each value of the configuration comes from.
 
-Later wins: defaults, what plugins propose, YAML file, environment
+Later wins: defaults, those of the level (`levels.py`), what plugins propose, YAML file, environment
 (`FRAMEWORK_<SECTION>__<FIELD>`, `FRAMEWORK_PLUGIN_OPTION__<KIND>__<NAME>__<KEY>`), keywords or
 flags.
 """
@@ -27,6 +27,7 @@ from framework.config.layers import (
     flat_setting,
     setting,
 )
+from framework.config.levels import level_settings
 from framework.config.sections import ENV_ALIASES, EngineConfig
 from framework.config.speculation import expanded
 from framework.config.strict_yaml import StrictLoader
@@ -50,9 +51,9 @@ _EXPECTED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """provenance: "section.field" -> "default", "plugin KIND:NAME@DISTRIBUTION", "file PATH",
-    "environment NAME", or "keyword" or "flag"; keys of mappings have entries of their own,
-    "section.field.key"."""
+    """provenance: "section.field" -> "default", "level N", "plugin KIND:NAME@DISTRIBUTION",
+    "file PATH", "environment NAME", or "keyword" or "flag"; keys of mappings have entries of their
+    own, "section.field.key"."""
 
     config: EngineConfig
     provenance: Mapping[str, str]
@@ -89,7 +90,7 @@ def resolve(
 
 def _resolved(preset: list[Setting], proposed: list[Setting], given: list[Setting]) -> Resolved:
     given = [each for item in given for each in expanded(item)]
-    merged = Merged(preset, proposed, given)
+    merged = Merged(preset, level_settings(preset, proposed, given), proposed, given)
     try:
         config = EngineConfig.model_validate(merged.values)
     except ValidationError as error:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
+from framework.contracts.kernel import KernelSet
 from framework.contracts.pooling import Pooling
 from framework.errors import ConfigError
 
@@ -102,7 +103,10 @@ class SchedulerConfig(Section):
 class ExecutionConfig(Section):
     """executor, model_runner, platform, attention_backend, structured_output: names of plugins;
     None lets selection choose.  kernels: operator -> name of the kernel plugin that shall compute
-    it, such as {"linear": "fp16_packed"}; selection chooses for the others.  enforce_eager:
+    it, such as {"linear": "fp16_packed"}; selection chooses for the others.
+    optimization_level: a set of defaults (`levels.py`).  kernel_set: which kernels and attention
+    backends the platform may prefer: "plain" ones, also "fused" ones, or whatever is "best", also
+    where it computes with rounded weights; what is named is used all the same.  enforce_eager:
     accepted; this release knows no other way to run.  logprobs_mode: what log-probabilities are
     taken of.  tokenizer_threads: of a server, each with a tokenizer of its own.  max_logprobs: of
     a server, the most logprobs and prompt_logprobs that a request may ask for; -1: any number,
@@ -120,6 +124,8 @@ class ExecutionConfig(Section):
     attention_backend: str | None = None
     structured_output: str | None = None
     kernels: dict[str, str] = Field(default_factory=dict)
+    optimization_level: int = Field(default=2, ge=0, le=2)
+    kernel_set: KernelSet = "best"
     tokenizer_threads: int = Field(default=1, ge=1, le=64)
     max_logprobs: int = Field(default=20, ge=-1)
     on_core_death: Literal["exit", "restart"] = "exit"

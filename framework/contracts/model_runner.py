@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from framework.contracts.base import Contract
+from framework.contracts.kernel import KernelSet
 from framework.contracts.step import (
     CachePlan,
     LateInputs,
@@ -46,6 +47,7 @@ class RunnerContext:
     proposer: name of the speculative proposer, or None; a runner that lets one propose declares
     the feature "proposer" and is refused with one if not.  max_drafts: the most it may propose per
     request and step.  draft_model: files of the proposer's own model, or None.
+    kernel_set: what the platform may prefer, see `framework.contracts.kernel.KERNEL_SETS`.
     """
 
     model: ModelFiles
@@ -67,6 +69,7 @@ class RunnerContext:
     proposer: str | None = None
     max_drafts: int = 0
     draft_model: ModelFiles | None = None
+    kernel_set: KernelSet = "best"
 
 
 class ModelRunner(Contract):

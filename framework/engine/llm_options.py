@@ -50,6 +50,8 @@ class LLMOptions(TypedDict, total=False):
     attention_backend: str | None
     structured_output: str | None
     kernels: Mapping[str, str]
+    optimization_level: int
+    kernel_set: str
     tensor_parallel_size: int
     enforce_eager: bool
     logprobs_mode: str

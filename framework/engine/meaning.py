@@ -41,6 +41,7 @@ def runner_context(
         logprobs_mode=config.execution.logprobs_mode,
         choices={kind: name for kind, name in choices.items() if name is not None},
         kernels=config.execution.kernels,
+        kernel_set=config.execution.kernel_set,
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),
         pooling=config.model.pooling,

@@ -23,6 +23,7 @@ from framework_torch.kernels.choose import choose_kernels
 from framework_torch.memory import refuse_too_large
 from framework_torch.operations import CONTROL_OPS
 from framework_torch.pooling.config import PoolingConfig, pooling_of
+from framework_torch.ranking import ranked
 from framework_torch.selecting import (
     AttentionChoice,
     choose_attention,
@@ -76,8 +77,7 @@ def load(context: RunnerContext) -> Loaded:
     weights = _open_weights(context)
     opened = time.perf_counter()
     model, definition = _build(context, weights, dtype, facts.device, platform)
-    with blaming(platform, "ranking kernels"):
-        kernels = tuple(platform.ranking("kernel"))
+    kernels = ranked(context, platform, "kernel")
     generates = getattr(model, "generates", True)
     pooling = pooling_of(context.model, context.pooling, generates=generates)
     operators = getattr(model, "operators", dict)()
@@ -92,8 +92,7 @@ def load(context: RunnerContext) -> Loaded:
     layers = model.attention_layers(dtype)
     if drafting is not None:
         layers = drafting.with_layers(layers)
-    with blaming(platform, "ranking attention backends"):
-        ranking = tuple(platform.ranking("attention_backend"))
+    ranking = ranked(context, platform, "attention_backend")
     attention = choose_attention(context, layers, facts, dtype, ranking)
     sizes = common_page_tokens(attention)
     able = _shorter(model.max_model_len, None if pooling is None else pooling.max_length)
@@ -146,8 +145,7 @@ def _second(
     """Another model beside the first one, made in the same way."""
     own = replace(context, model=files, choices={}, progress=False)
     model, _ = _build(own, _open_weights(own), dtype, facts.device, platform)
-    with blaming(platform, "ranking kernels"):
-        kernels = tuple(platform.ranking("kernel"))
+    kernels = ranked(context, platform, "kernel")
     choose_kernels(own, getattr(model, "operators", dict)(), facts, dtype, kernels)
     return model
 
