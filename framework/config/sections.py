@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from framework.contracts.kernel import KernelSet
+from framework.contracts.kernel_sets import KernelSet
 from framework.contracts.pooling import Pooling
 from framework.errors import ConfigError
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from framework.contracts.base import Answer, Contract, Query, Rejected, Supported, versioned
 
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     import torch
 
     from framework.contracts.platform import DeviceFacts
-
-
-KernelSet = Literal["plain", "fused", "best"]
-KERNEL_SETS: tuple[KernelSet, ...] = get_args(KernelSet)
-"""What a manifest says of a kernel or an attention backend in `facts = { set = "fused" }`; each set
-has those before it.  plain: operator by operator, on the weights as they are.  fused: the same
-numbers but for rounding.  best: may round weights; also what says nothing.  The configuration's
-`kernel_set` is the last one from which the platform's ranking may prefer some."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

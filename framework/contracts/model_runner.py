@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from framework.contracts.base import Contract
-from framework.contracts.kernel import KernelSet
+from framework.contracts.kernel_sets import KernelSet
 from framework.contracts.step import (
     CachePlan,
     LateInputs,
@@ -47,7 +47,7 @@ class RunnerContext:
     proposer: name of the speculative proposer, or None; a runner that lets one propose declares
     the feature "proposer" and is refused with one if not.  max_drafts: the most it may propose per
     request and step.  draft_model: files of the proposer's own model, or None.
-    kernel_set: what the platform may prefer, see `framework.contracts.kernel.KERNEL_SETS`.
+    kernel_set: what the platform may prefer, see `framework.contracts.kernel_sets.KERNEL_SETS`.
     """
 
     model: ModelFiles

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from framework.contracts.kernel import KERNEL_SETS
+from framework.contracts.kernel_sets import KERNEL_SETS
 
 if TYPE_CHECKING:
-    from framework.contracts.kernel import KernelSet
+    from framework.contracts.kernel_sets import KernelSet
     from framework.plugins.registry import PluginRegistry
 
 
