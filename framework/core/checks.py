@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from framework.contracts.cache_plan import CacheLayoutName
 from framework.contracts.features import needed_features
+from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError, InputError, OverloadedError
-from framework.plugins.blame import shown
+from framework.plugins.blame import shown, unfit
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
     from framework.contracts.messages import EngineInput, EngineOutputs
+    from framework.contracts.model_runner import ModelRunner
     from framework.contracts.step import CachePlan, RunnerInfo
     from framework.core.config import CoreConfig
     from framework.core.queue import WaitingQueue
@@ -30,8 +34,46 @@ _WHOLE = (
 )
 
 
-def check_depth(config: CoreConfig, info: RunnerInfo) -> None:
-    """Raises ConfigError if the runner cannot keep so many steps in flight."""
+def _all(found: Iterable[object], kind: type) -> bool:
+    return all(isinstance(one, kind) for one in found)
+
+
+def _whole(value: object, least: int) -> bool:
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    return number and least <= int(value) <= _I64.max  # type: ignore[call-overload]
+
+
+# What a runner tells when it is loaded: field, what is expected, whether a value is that.
+_TOLD: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
+    ("layers", "cache specs by layer", lambda v: len(v) > 0 and _all(v.values(), KVCacheSpec)),
+    ("page_tokens", "sizes in tokens", lambda v: len(v) > 0 and all(_whole(n, 1) for n in v)),
+    ("bytes_free", "a number of bytes", lambda v: _whole(v, 0)),
+    ("vocab_size", "a number of tokens", lambda v: _whole(v, 1)),
+    ("max_loop_depth", "a number of steps", lambda v: _whole(v, 1)),
+    ("max_model_len", "a number of tokens, or None", lambda v: v is None or _whole(v, 1)),
+    ("embedding_size", "a number of values, or None", lambda v: v is None or _whole(v, 1)),
+    (
+        "kernel_page_tokens",
+        "sizes in tokens by spec",
+        lambda v: all(_whole(size, 1) for size in v.values()),
+    ),
+    ("layout", f"one of {get_args(CacheLayoutName)}", lambda v: v in get_args(CacheLayoutName)),
+    ("features", "a set of names", lambda v: isinstance(v, Set) and _all(v, str)),
+    ("control_ops", "a set of names", lambda v: isinstance(v, Set) and _all(v, str)),
+)
+
+
+def check_told(runner: ModelRunner, info: RunnerInfo, config: CoreConfig) -> None:
+    """Raises PluginError if what the runner tells of itself cannot be, and ConfigError if it
+    cannot keep so many steps in flight."""
+    for name, expected, fits in _TOLD:
+        value = getattr(info, name)
+        try:
+            good = fits(value)
+        except Exception:  # it is of another kind altogether
+            good = False
+        if not good:
+            raise unfit(runner, f"told a wrong {name} when it was loaded", expected, shown(value))
     if config.loop_depth > info.max_loop_depth:
         raise ConfigError(
             "the runner cannot keep so many steps in flight",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.step import NOTHING_LATE
-from framework.core.checks import check_cache, check_depth, check_id, check_room, check_servable
+from framework.core.checks import check_cache, check_id, check_room, check_servable, check_told
 from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
@@ -59,7 +59,7 @@ class EngineCore:
         managers: Sequence[CacheManagerType] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        check_depth(config, info)
+        check_told(runner, info, config)
         if info.whole_prompts:
             config = replace(config, enable_chunked_prefill=False, enable_prefix_caching=False)
         managers = checked_managers(
@@ -98,8 +98,7 @@ class EngineCore:
         state = self._state
         check_id(entry.request_id, state, self._landed)
         check_servable(entry, self.max_model_len, self.info)
-        if entry.encoder_tokens:
-            state.kv.encoder.check(entry.encoder_tokens, self.max_model_len)
+        state.kv.encoder.check(entry.encoder_tokens, self.max_model_len)
         check_room(state.queue, state.config, len(entry.tokens), self._clock)
         self._arrivals += 1
         now = self._clock()

@@ -123,6 +123,8 @@ def _flaw_of_extras(plan: StepPlan, result: StepResult, num_pages: int) -> str |
         good = len(ends) == plan.num_rows + 1 and ends[0] == 0 and ends[-1] == len(result.draft_ids)
         if not good or (np.diff(ends) < 0).any():
             return f"draft_offsets {shown(ends)} over {len(result.draft_ids)} drafts"
+        if not _in_range(result.draft_ids, 0, 2**31):
+            return f"drafts {shown(result.draft_ids)}, which are no token ids"
     place, logprobs = result.logprob_tokens, result.logprobs
     if logprobs is None:
         return None

@@ -11,8 +11,12 @@ import pytest
 from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec
 from framework.contracts.participant import External, Hold, Refuse, SchedulerParticipant, Wait
 from framework.contracts.step import LateInputs
+from framework.core.config import CoreConfig
+from framework.core.engine_core import EngineCore
 from framework.core.kv.managers import BUILT_IN
+from framework.core.policies import FirstComeFirstServed
 from framework.errors import EngineDeadError, PluginError
+from framework.testing import ScriptedRunner
 
 
 def boom(*arguments):
@@ -255,6 +259,38 @@ def test_specs_are_checked_when_the_engine_starts(engine, spec, words):
 
 # Runners
 
+TOLD = [
+    ("layers", {}),
+    ("layers", None),
+    ("layers", {"a": "full"}),
+    ("page_tokens", ()),
+    ("page_tokens", (0,)),
+    ("page_tokens", None),
+    ("bytes_free", None),
+    ("bytes_free", -1),
+    ("bytes_free", float("inf")),
+    ("vocab_size", 0),
+    ("max_loop_depth", "2"),
+    ("max_model_len", 0),
+    ("max_model_len", 2**63),
+    ("embedding_size", True),
+    ("kernel_page_tokens", {FullAttentionSpec(**SPEC): 0}),
+    ("kernel_page_tokens", 16),
+    ("layout", "diagonal"),
+    ("features", ["logprobs"]),
+    ("control_ops", None),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), TOLD)
+def test_what_a_runner_tells_is_checked_when_the_engine_starts(name, value):
+    """By its own name, not by that of a spec that is asked with it."""
+    runner = ScriptedRunner()
+    info = replace(runner.info(), **{name: value})
+    words = f"ScriptedRunner told a wrong {name} when it was loaded"
+    with pytest.raises(PluginError, match=words):
+        EngineCore(runner, info, CoreConfig(), policy=FirstComeFirstServed())
+
 
 def change(**fields):
     return lambda result: replace(result, **fields)
@@ -276,6 +312,8 @@ RESULTS = [
     change(invalid_pages=np.array([10**6], INT)),
     change(invalid_pages=None),
     change(draft_ids=np.array([1, 2], INT), draft_offsets=np.array([0], INT)),
+    change(draft_ids=np.array([2**40]), draft_offsets=np.array([0, 1], INT)),
+    change(draft_ids=np.array([-1], INT), draft_offsets=np.array([0, 1], INT)),
     # What a step that equals the one before does not look at.
     change(errors=None),
     change(prompt_logprobs=None),

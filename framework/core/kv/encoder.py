@@ -33,7 +33,7 @@ class EncoderPages:
     def check(self, states: int, longest: int) -> None:
         """Raises InputError for more states than the pages of the longest request hold, and
         PluginError if a spec fails."""
-        for index, group in self._groups:
+        for index, group in self._groups if states else ():
             planned = self._needs.of(group, longest)
             if planned and states > planned * group.page_tokens:  # without any nothing is kept
                 raise InputError(
