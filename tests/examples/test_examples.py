@@ -83,6 +83,26 @@ def test_the_participant_limits_what_runs_at_one_time(run):
     assert out.strip() == f"{['abc'] * 6} 2"
 
 
+def test_the_participant_keeps_nothing_of_tenants_that_have_gone(run):
+    out = run(
+        script="""
+        from example_one_per_tenant import TenantLimit
+        from framework.testing.harness import Harness
+
+        limit = TenantLimit()
+        one = Harness(participants={"limit": limit}, max_num_seqs=4)
+        for number in range(20):
+            one.add(str(number), [number] * 5, 3, tenant=f"t{number % 10}")
+        most = 0
+        while one.core.has_work():
+            one.step()
+            most = max(most, len(limit._inside))
+        print(most, limit._inside, {answer.reason for answer in one.answers.values()})
+        """
+    )
+    assert out.strip() == "4 {} {'length'}"
+
+
 def test_the_cache_spec_is_served_by_its_own_manager_with_bounded_memory(run):
     out = run(
         script="""

@@ -30,18 +30,20 @@ class TenantLimit(SchedulerParticipant):
     def __init__(self, options: Options | None = None) -> None:
         super().__init__(options)
         self._most = (options or Options()).most
-        self._inside: dict[str, set[str]] = {}
+        self._inside: dict[str, set[str]] = {}  # of tenants with a request that runs
 
-    def _running(self, tenant: str) -> set[str]:
-        return self._inside.setdefault(tenant, set())
+    def _has_room(self, tenant: str) -> bool:
+        return len(self._inside.get(tenant, ())) < self._most
 
     def admit(self, request: Request) -> Admission:
         tenant = request.input.tenant
-        inside = self._running(tenant)
-        if request.id in inside or len(inside) < self._most:
-            inside.add(request.id)
+        if self._has_room(tenant) or request.id in self._inside[tenant]:
+            self._inside.setdefault(tenant, set()).add(request.id)
             return READY
-        return Wait("tenant limit", lambda: len(self._running(tenant)) < self._most)
+        return Wait("tenant limit", lambda: self._has_room(tenant))
 
     def release(self, request: Request) -> None:
-        self._running(request.input.tenant).discard(request.id)
+        inside = self._inside.get(request.input.tenant, set())
+        inside.discard(request.id)
+        if not inside:  # tenants come and go
+            self._inside.pop(request.input.tenant, None)
