@@ -12,6 +12,7 @@ from gguf.quants import dequantize
 
 from framework.errors import ModelError
 from framework_text.gguf_head import MEND, GgufHead, TensorInfo
+from framework_torch.weights.mapped import MappedFile
 
 ROW_BLOCKS = 128
 # Read as they are.  The rest is dequantized, or is not a weight.
@@ -32,14 +33,13 @@ class GgufWeights:
     naming = "gguf"
 
     def __init__(self, heads: Sequence[GgufHead]) -> None:
-        self._maps: list[np.ndarray] = []
+        self._parts: list[MappedFile] = []
         self._where: dict[str, tuple[int, TensorInfo]] = {}
         self._heads = tuple(heads)
         for index, head in enumerate(self._heads):
             try:
-                # A plain array over the map: slices of the subclass cost twice as much.
-                self._maps.append(np.asarray(np.memmap(head.path, dtype=np.uint8, mode="c")))
-            except (OSError, ValueError) as error:
+                self._parts.append(MappedFile(head.path))
+            except OSError as error:
                 raise ModelError(f"cannot map {head.path}", found=error, mend=MEND) from error
             for name, info in head.tensors.items():
                 if name in self._where:
@@ -62,9 +62,10 @@ class GgufWeights:
     def get(self, name: str) -> torch.Tensor:
         """float32, float16 or bfloat16, row-major, of `shape(name)`."""
         index, info = self._find(name)
-        raw = self._maps[index][info.start : info.start + info.nbytes]
-        if len(raw) != info.nbytes:
-            raise self._damaged(name, "the file has become shorter")
+        try:
+            raw = self._parts[index].part(info.start, info.nbytes)
+        except (OSError, ValueError) as error:
+            raise self._damaged(name, f"the file has become shorter, or: {error}") from error
         kind = GGMLQuantizationType(info.type_id)
         if kind in _PLAIN:
             dtype = _PLAIN[kind]

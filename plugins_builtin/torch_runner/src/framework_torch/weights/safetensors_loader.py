@@ -116,16 +116,21 @@ def _shards(model: ModelFiles) -> tuple[Path, ...]:
 
 
 class SafetensorsWeights:
-    """Tensors of all shards, as views of memory maps."""
+    """Tensors of all shards, as views of memory maps.
+
+    The library checks the files.  Of the types that weights have, each tensor gets a map of its
+    own, see `MappedFile`.
+    """
 
     naming = "hf"
 
     def __init__(self, files: tuple[Path, ...]) -> None:
         self._handles: dict[Path, Any] = {}
         self._files: dict[str, Path] = {}
+        self._places: dict[Path, Places] = {}
         for path in files:
             handle = _open(path)
-            self._handles[path] = handle
+            self._handles[path], self._places[path] = handle, Places(path)
             for name in handle.keys():  # noqa: SIM118 - not a mapping
                 if name in self._files:
                     raise ModelError(
@@ -147,7 +152,9 @@ class SafetensorsWeights:
 
     def get(self, name: str) -> torch.Tensor:
         try:
-            tensor: torch.Tensor = self._handle(name).get_tensor(name)
+            tensor = self._places[self._files[name]].tensor(name)
+            if tensor is None:
+                tensor = self._handle(name).get_tensor(name)
         except Exception as error:  # safetensors and torch raise classes of their own
             raise ModelError(
                 f"tensor {name!r} in {self._files[name]} cannot be read", found=error, mend=DAMAGED
@@ -159,10 +166,42 @@ class SafetensorsWeights:
                 found=str(tensor.dtype),
                 mend="use a checkpoint that is not quantized",
             )
-        return tensor
+        found: torch.Tensor = tensor
+        return found
 
     def _handle(self, name: str) -> Any:
         return self._handles[self._files[name]]
+
+
+class Places:
+    """Where the tensors of one file lie, by its header, which is known to be sound."""
+
+    def __init__(self, path: Path) -> None:
+        from framework_torch.weights.mapped import MappedFile
+
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            self._header = json.loads(file.read(length))
+        self._start = 8 + length
+        self._file = MappedFile(path)
+
+    def tensor(self, name: str) -> torch.Tensor | None:
+        """None for a type that is left to the library.  Raises OSError, ValueError."""
+        import torch
+
+        types = {
+            "F64": torch.float64,
+            "F32": torch.float32,
+            "F16": torch.float16,
+            "BF16": torch.bfloat16,
+        }
+        entry = self._header[name]
+        dtype = types.get(entry["dtype"])
+        begin, end = entry["data_offsets"]
+        if dtype is None or (self._start + begin) % dtype.itemsize:
+            return None
+        raw = self._file.part(self._start + begin, end - begin)
+        return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
 
 
 def _open(path: Path) -> Any:
