@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -16,12 +17,14 @@ SECONDS = 600
 # What a user's program does.  The last line says what came of it: the clock of the parent runs
 # until it is read, so that the interpreter's own start counts as well.
 _PROGRAM = """
-import json, sys
+import json, logging, sys
+logging.basicConfig(level=logging.INFO, format="%(message)s")
 options = json.loads(sys.argv[1])
 from framework import LLM, SamplingParams
 llm = LLM(**options)
 llm.generate(sys.argv[2], SamplingParams(temperature=0, max_tokens=1), use_tqdm=False)
 import time
+logging.disable()
 print(json.dumps({"at": time.time()}), flush=True)
 import resource
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -30,9 +33,14 @@ print(json.dumps({"peak": peak, "modules": len(sys.modules), "heavy": heavy}))
 """
 
 
+# What the engine logs at the end of a phase of its start.
+_PHASE = re.compile(r"(?m)^(.+) ready in ([0-9.]+) s$")
+
+
 def measure(options: Mapping[str, Any]) -> dict[str, Any]:
     """options: of LLM.  Returns seconds, peak_mib (resident memory), modules (how many were
-    imported) and heavy (large libraries among them).  Raises ConfigError if it fails."""
+    imported), heavy (large libraries among them) and phases (seconds, by what the engine calls
+    them; "else" are imports before them and the first token).  Raises ConfigError if it fails."""
     command = [sys.executable, "-c", _PROGRAM, json.dumps(dict(options)), PROMPT]
     began = time.time()
     ended = subprocess.run(
@@ -47,8 +55,12 @@ def measure(options: Mapping[str, Any]) -> dict[str, Any]:
     first, last = (json.loads(line) for line in lines[-2:])
     # Kilobytes on Linux, bytes on macOS.
     unit = 1024 if sys.platform == "linux" else 1024 * 1024
+    seconds = first["at"] - began
+    phases = {name: float(spent) for name, spent in _PHASE.findall(ended.stderr)}
+    phases["else"] = seconds - sum(phases.values())
     return {
-        "seconds": first["at"] - began,
+        "seconds": seconds,
+        "phases": phases,
         "peak_mib": last["peak"] / unit,
         "modules": last["modules"],
         "heavy": last["heavy"],

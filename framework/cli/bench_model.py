@@ -107,6 +107,7 @@ def start(
     given = {"model": model or DEFAULT_MODEL, **parse_settings(settings or [])}
     found = measure(given)
     print(f"first token after {found['seconds']:.2f} s, peak memory {found['peak_mib']:.0f} MiB")
+    print(", ".join(f"{name} {spent:.2f} s" for name, spent in found["phases"].items()))
     print(f"{found['modules']} modules, among them: {', '.join(found['heavy']) or 'none large'}")
     if json_file is not None:
         write_json(json_file, found)

@@ -107,6 +107,10 @@ def test_a_start_is_measured_in_a_process_of_its_own():
     assert found["peak_mib"] > 10
     assert found["modules"] > 100
     assert found["heavy"] == []
+    named = {"plugins", "model files", "tokenizer", "weights", "engine core", "else"}
+    assert found["phases"].keys() == named
+    assert min(found["phases"].values()) >= 0
+    assert sum(found["phases"].values()) == pytest.approx(found["seconds"])
 
 
 def test_a_start_that_fails_says_why():
