@@ -36,8 +36,15 @@ def flaw_of(part: object, rows: Container[int], vocab_size: int | None) -> str |
     strange = [row for row in part.bitmask_rows.tolist() if row not in rows]
     if strange:
         return f"bitmask_rows has rows {strange[:4]}, which it does not attend"
-    if len(set(part.bitmask_rows.tolist())) < len(mask):
-        return "bitmask_rows has a row twice"
+    return _doubled(part)
+
+
+def _doubled(part: LateInputs) -> str | None:
+    """A row has a mask for its next token, and one after each of its drafts."""
+    rows = part.bitmask_rows.tolist()
+    covered = part.covered.tolist() or [0] * len(rows)
+    if len({*zip(rows, covered, strict=True)}) < len(rows):
+        return "bitmask_rows has a row twice, after as many drafts"
     return None
 
 

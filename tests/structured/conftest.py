@@ -42,7 +42,12 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., LLM]
     def make(**options: Any) -> LLM:
         key = repr(sorted(options.items()))
         if key not in made:
-            made[key] = LLM(root, tokenizer="demo", load_format="dummy", num_pages=2048, **options)
+            made[key] = LLM(
+                root,
+                tokenizer="demo",
+                load_format="dummy",
+                **{"num_pages": 2048, **options},
+            )
             closing.callback(made[key].close)
         return made[key]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from framework.contracts.participant import EngineContext
 from framework.contracts.structured_output import (
@@ -19,7 +19,12 @@ from framework.plugins.blame import blaming
 from framework_structured.asked import Asked
 from framework_structured.kept import Kept
 from framework_structured.options import StructuredOptions
+from framework_structured.thinking import Reasoning
 from framework_structured.workers import Workers
+
+if TYPE_CHECKING:
+    from framework.contracts.reasoning_parser import ReasoningParser
+    from framework.contracts.tokenizer import Tokenizer
 
 
 class Compiler:
@@ -28,6 +33,7 @@ class Compiler:
     def __init__(self, context: EngineContext, options: StructuredOptions) -> None:
         self._context = context
         self._vocabulary: Vocabulary | None = None
+        self._reasoning: Reasoning | None = None
         self._lock = threading.Lock()
         self.workers = Workers(context, options, self.vocabulary)
         self._threads = ThreadPoolExecutor(options.workers, "framework-grammars")
@@ -46,8 +52,21 @@ class Compiler:
             if self._vocabulary is None:
                 tokenizer, ends = self._context.load_tokenizer()
                 size = self._context.vocab_size
+                self._reasoning = self._parsing(tokenizer, -(-size // 32))
                 self._vocabulary = vocabulary_of(tokenizer, size, tuple(ends))
         return self._vocabulary
+
+    def reasoning(self) -> Reasoning | None:
+        """What the operator's reasoning parser says; for the thread of the engine core alone."""
+        self.vocabulary()
+        return self._reasoning
+
+    def _parsing(self, tokenizer: Tokenizer, words: int) -> Reasoning | None:
+        names = self._context.choices.get("reasoning_parser", ())
+        if not names:
+            return None
+        made = self._context.registry.create("reasoning_parser", names[0], named=True)
+        return Reasoning(cast("ReasoningParser", made), tokenizer, words)
 
     def close(self) -> None:
         """End threads and processes."""

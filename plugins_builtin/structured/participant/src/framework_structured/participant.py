@@ -26,9 +26,10 @@ from framework_structured.compiler import Compiler
 from framework_structured.options import StructuredOptions
 from framework_structured.progress import Progress, Rows
 from framework_structured.reader import StructureReader
+from framework_structured.thinking import Thinking
 
 if TYPE_CHECKING:
-    from framework.contracts.step import StepPlan, StepResult
+    from framework.contracts.step import I32, StepPlan, StepResult
     from framework.contracts.structured_output import CompiledGrammar
     from framework.core.request import Request
 
@@ -93,7 +94,8 @@ class StructuredOutputs(SchedulerParticipant):
         for entering in plan.admitted:
             if entering.slot in requests:
                 matcher = self._ready[entering.request_id].result().matcher()
-                progress = Progress(matcher, self._only_ends())
+                thinking = self._thinking(entering.tokens[: entering.num_prompt])
+                progress = Progress(matcher, self._only_ends(), thinking)
                 progress.take(entering.tokens[entering.num_prompt :].tolist())
                 self._progress[entering.request_id] = progress
 
@@ -126,6 +128,11 @@ class StructuredOutputs(SchedulerParticipant):
         self._ready.pop(request.id, None)
         self._progress.pop(request.id, None)
         return None
+
+    def _thinking(self, prompt: I32) -> Thinking | None:
+        assert self._compiler is not None
+        reasoning = self._compiler.reasoning()
+        return None if reasoning is None else reasoning.begin(prompt.tolist())
 
     def _only_ends(self) -> Rows:
         """The bitmask that allows the ends of a sequence and nothing else."""

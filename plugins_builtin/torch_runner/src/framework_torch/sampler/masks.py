@@ -13,7 +13,7 @@ import torch
 from framework.contracts.step import I32
 from framework_torch.sampler.history import History
 from framework_torch.sampler.parameters import SlotParameters
-from framework_torch.sampler.rows import on_device, which
+from framework_torch.sampler.rows import on_device, take, which
 
 I64 = npt.NDArray[np.int64]
 FORBIDDEN = float("-inf")
@@ -44,12 +44,27 @@ def apply_bitmask(
     expected = (len(rows), -(-vocab // 32))
     if tuple(words.shape) != expected:
         raise ValueError(f"a bitmask must have shape {expected}, found {tuple(words.shape)}")
-    words = words.to(logits.device)
-    shifts = torch.arange(32, dtype=torch.int32, device=logits.device)
-    # The shift keeps the sign, and the & drops it again: uint32 and int32 mean the same bits.
-    clear = ((words.unsqueeze(-1) >> shifts) & 1).eq_(0).flatten(1)[:, :vocab]
+    clear = _clear_bits(words, logits.device)[:, :vocab]
+    part = take(logits, np.asarray(rows, np.int64)) if _ascending(rows) else None
+    if part is logits:  # of a step with nothing but masked rows: no copy
+        logits.masked_fill_(clear, FORBIDDEN)
+        return
     index = on_device(np.asarray(rows, np.int64), logits)
-    logits[index] = logits[index].masked_fill_(clear.bool(), FORBIDDEN)
+    logits[index] = logits[index].masked_fill_(clear, FORBIDDEN)
+
+
+def _ascending(rows: I32 | I64) -> bool:
+    return bool((np.diff(rows) > 0).all())
+
+
+def _clear_bits(words: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """bool [B, 32 W]: the bits of int32 [B, W] that are not set."""
+    if device.type == "cpu":  # one pass over bytes, where shifts take several over words
+        bits = np.unpackbits((~words.numpy()).view(np.uint8), axis=1, bitorder="little")
+        return torch.from_numpy(bits).view(torch.bool)
+    shifts = torch.arange(32, dtype=torch.int32, device=device)
+    # The shift keeps the sign, and the & drops it again: uint32 and int32 mean the same bits.
+    return ((words.to(device).unsqueeze(-1) >> shifts) & 1).eq_(0).flatten(1).bool()
 
 
 def ban_words(logits: torch.Tensor, params: SlotParameters, slots: I32, history: History) -> None:
