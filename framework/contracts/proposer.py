@@ -128,8 +128,9 @@ class ComputedStep:
 
 
 class SpeculativeProposer(Contract):
-    """need: "tokens": what was said so far is enough, and `propose` gets only rows that want
-    drafts.  "hidden_states": those of the target.  "model": `speculative_model` must be named."""
+    """need: "tokens": what was said so far is enough; `propose` gets only rows that want drafts,
+    and no `speculative_model` is taken.  "hidden_states": those of the target, and perhaps heads
+    from the files of `speculative_model`.  "model": a model of its own, which must be named."""
 
     kind: ClassVar[str] = "speculative_proposer"
     need: ClassVar[Need] = "tokens"

@@ -56,7 +56,9 @@ class RunnerInfo:
     longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
     generates: it samples tokens.  embedding_size: numbers of a pooled vector, of a runner that
     declares "pooling".  whole_prompts: a token may see later ones, so that all of a prompt must be
-    computed in one step, and nothing of it can be taken from the prefix cache.
+    computed in one step, and nothing of it can be taken from the prefix cache.  lookahead: tokens
+    past those of a step for which it wants to have pages; where none are free it must do without:
+    the tables then have the null page there.
     """
 
     layers: Mapping[str, KVCacheSpec]
@@ -73,6 +75,7 @@ class RunnerInfo:
     generates: bool = True
     embedding_size: int | None = None
     whole_prompts: bool = False
+    lookahead: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -119,7 +119,10 @@ class Admitter:
         slot = state.occupy(request, match, now)
         state.slots.planned[slot] = state.slots.confirmed[slot] = start
         state.start(slot)
-        allocation = state.kv.reserve(slot, start + tokens)
+        ahead = min(start + tokens + state.config.lookahead, request.cap)
+        allocation = state.kv.reserve(slot, max(ahead, start + tokens))
+        if allocation is None:
+            allocation = state.kv.reserve(slot, start + tokens)
         assert allocation is not None
         draft.admit(request.admitted(int(state.slots.generation[slot])), tokens, allocation)
         return True

@@ -16,6 +16,7 @@ _LEAST = {
     "loop_depth": 1,
     "num_pages": 2,
     "max_drafts": 0,
+    "lookahead": 0,
     "max_queued_requests": 1,
     "max_queued_tokens": 1,
     "queue_timeout": 0,
@@ -31,7 +32,8 @@ class CoreConfig:
     max_num_batched_tokens: most tokens of one step.  max_model_len: longest sequence, None:
     what model and cache allow.  page_tokens: tokens per cache page, None: the backend's
     choice.  num_pages: overrides what the bytes allow.  loop_depth: steps in flight.
-    max_drafts: drafts per request and step.
+    max_drafts: drafts per request and step.  lookahead: tokens past those of a step for which a
+    request gets pages as well, where some are free.
 
     Admission.
     long_prefill_threshold: most tokens per step of a request while others want some too;
@@ -58,6 +60,7 @@ class CoreConfig:
     num_pages: int | None = None
     loop_depth: int = 1
     max_drafts: int = 0
+    lookahead: int = 0
     enable_chunked_prefill: bool = True
     long_prefill_threshold: int | Literal["auto"] | None = None
     watermark: float = 0.0

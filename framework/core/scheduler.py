@@ -82,6 +82,8 @@ class Scheduler:
         if not len(order):
             return False
         want = np.minimum(self._wanted(order), draft.budget)
+        if state.config.max_drafts:
+            want = self._drafts_last(order, want, draft.budget)
         needed = None if state.config.enable_chunked_prefill else self._whole(order)
         attended: list[int] = []
         if state.watched:
@@ -119,6 +121,22 @@ class Scheduler:
         if share is not None:
             want = np.minimum(want, share)
         return self._state.kv.borders.clip(planned, want)
+
+    def _drafts_last(self, slots: Counts, want: Counts, budget: int) -> Counts:
+        """Drafts get of the budget what nobody needs for a token that is certain."""
+        certain = self._certain(slots, want)
+        drafts = want - certain
+        spare = budget - int(np.minimum(certain, 1).sum())
+        before = np.cumsum(drafts) - drafts
+        granted: Counts = certain + np.clip(spare - before, 0, drafts)
+        return granted
+
+    def _certain(self, slots: Counts, want: Counts) -> Counts:
+        """Of the tokens that each would compute those that are no drafts.  With drafts in flight
+        more is planned than known."""
+        table = self._state.slots
+        certain: Counts = np.clip(table.known[slots] - table.planned[slots], 0, want)
+        return certain
 
     def _whole(self, slots: Counts) -> Counts:
         """Without chunked prefill: what a row must compute, or it computes nothing.  More than
@@ -164,14 +182,17 @@ class Scheduler:
         """Pages for `take`, which is reduced in place where they cannot be had; True if one
         waits for pages behind the fence."""
         state = self._state
+        # Room ahead, and for drafts, is taken where it is free: for that nobody is preempted.
         ends = state.slots.planned[order] + take
+        ahead = np.minimum(ends + state.config.lookahead, state.slots.cap[order])
+        if self._reserve_all(draft, order, take, np.maximum(ends, ahead)):
+            return [], False
+        if state.config.max_drafts or state.config.lookahead:
+            np.copyto(take, self._certain(order, take))
+            ends = state.slots.planned[order] + take
+            if self._reserve_all(draft, order, take, ends):
+                return [], False
         lacking = np.flatnonzero((ends > state.kv.room[order]) & (take > 0))
-        if not len(lacking):
-            return [], False
-        blocks = state.kv.reserve_many(order[lacking], ends[lacking])
-        if blocks is not None:
-            draft.add_blocks(blocks)
-            return [], False
         allocations: list[Allocation] = []
         last, trimmed = len(order) - 1, False
         for index in lacking.tolist():
@@ -196,6 +217,16 @@ class Scheduler:
             if allocation is not None:
                 allocations.append(allocation)
         return allocations, False
+
+    def _reserve_all(self, draft: StepDraft, order: Counts, take: Counts, ends: Counts) -> bool:
+        """Room for so many tokens of each row that takes some; False, without effect, if pages
+        are lacking."""
+        kv = self._state.kv
+        lacking = np.flatnonzero((ends > kv.room[order]) & (take > 0))
+        blocks = kv.reserve_many(order[lacking], ends[lacking]) if len(lacking) else ()
+        if blocks:
+            draft.add_blocks(blocks)
+        return blocks is not None
 
     def _pages_will_come(self, slot: int, tokens: int) -> bool:
         """Whether the pages are only behind the fence: then no one need be preempted."""

@@ -70,7 +70,8 @@ class Driver:
 
     Layers with equal specs form a group; all groups take their pages from one pool, in a
     shuffled order, and give back what the manager of their spec says.
-    page_tokens: of each group in order, or of all.
+    page_tokens: of each group in order, or of all.  lookahead: tokens past those of a step for
+    which there are pages, too; what the runner asks for.
     """
 
     runner: ModelRunner
@@ -81,9 +82,11 @@ class Driver:
     requests: dict[int, Known] = field(default_factory=dict)
     pending: dict[str, list[Any]] = field(default_factory=lambda: {"admitted": [], "released": []})
     groups: tuple[CacheGroup, ...] = ()
+    lookahead: int = 0
 
     def bind(self, info: RunnerInfo) -> None:
         """Bind the runner to a cache of `num_pages` pages."""
+        self.lookahead = info.lookahead
         named: dict[KVCacheSpec, list[str]] = {}
         for layer, spec in info.layers.items():
             named.setdefault(spec, []).append(layer)
@@ -156,8 +159,9 @@ class Driver:
             wants.append(end >= len(own.tokens))
             fresh, own.told = not own.told, True
             own.pages = own.pages or [[] for _ in self.groups]
+            ahead = end + self.lookahead
             for index, group in enumerate(self.groups):
-                updates[index] += self._table(own, group, own.pages[index], end, fresh)
+                updates[index] += self._table(own, group, own.pages[index], ahead, fresh)
             own.computed = end - len(drafts.get(slot, ()))
         plan = StepPlan(
             step_id=self.step,

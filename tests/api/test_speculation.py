@@ -10,6 +10,8 @@ from framework import LLM, SamplingParams
 from framework.contracts.proposer import SpeculativeProposer
 from framework.errors import PluginError, UnsupportedError
 from framework.testing.fake_model import MODEL, fake_plugins
+from framework_torch.drafting.lengths import StepCost
+from tests.parity.tiny import make_tiny
 
 LENGTH = 40
 WAYS = {
@@ -41,6 +43,12 @@ WAYS = {
         temperature=1, seed=8, max_tokens=LENGTH, allowed_token_ids=list(range(40))
     ),
 }
+
+
+@pytest.fixture(autouse=True)
+def steady_costs(monkeypatch):
+    """How many drafts there are does not depend on how long a step takes here."""
+    monkeypatch.setattr(StepCost, "share", lambda self: 0.1)
 
 
 class Knows(SpeculativeProposer):
@@ -135,9 +143,30 @@ def test_answers_are_those_without_speculation(model, prompts, plain, proposer):
             assert flat(found) == scores(plain[way]), way
         stats = fast.stats
     assert stats.drafted > 50
-    assert sum(stats.accepted) > (0.9 if proposer is Knows else 0.3) * stats.drafts
-    if proposer is Misleads:
-        assert sum(stats.accepted) < 0.9 * stats.drafts
+    share = sum(stats.accepted) / stats.drafts
+    assert share > 0.9 if proposer is Knows else 0.05 < share < 0.9
+
+
+@pytest.mark.parametrize("draft", ["llama", "qwen3", "mistral_window"])
+def test_a_draft_model_changes_no_token_through_the_cache_and_preemptions(
+    model, prompts, plain, tmp_path, draft
+):
+    """One of the same layers shares their pages' group; others have groups of their own."""
+    folder = model.folder if draft == "llama" else make_tiny(draft, tmp_path / "draft").folder
+    said = {"method": "draft_model", "model": str(folder), "num_speculative_tokens": 3}
+    with LLM(model.folder, dtype="float32", speculative_config=said) as fast:
+        for way in ("greedy", "filters"):
+            for _ in range(2):  # the second time from the cache
+                found = fast.generate(prompts, WAYS[way], use_tqdm=False)
+                assert told(found) == told(plain[way]), way
+        stats = fast.stats
+    if draft == "llama":  # others have larger pages than these prompts
+        assert stats.prefix_hits > 0
+        assert sum(stats.accepted) > 0.9 * stats.drafts > 100
+    small = {"num_pages": 40, "max_model_len": 112, "max_num_batched_tokens": 12, "max_num_seqs": 3}
+    with LLM(model.folder, dtype="float32", speculative_config=said, **small) as fast:
+        found = fast.generate(prompts, WAYS["penalties"], use_tqdm=False)
+        assert told(found) == told(plain["penalties"])
 
 
 @pytest.mark.parametrize("depth", [1, 2])

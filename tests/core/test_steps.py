@@ -282,3 +282,39 @@ def test_more_tokens_than_were_offered_do_not_arrive(engine, alone, offered, com
     assert one.run()["b"].tokens == answers["a"].tokens == alone([1] * 17).tokens
     computed = [int(plan.computed[0]) for plan in one.runner.plans if plan.num_rows]
     assert computed[0] == (max(offered, 0) if come > 0 else 0)
+
+
+def test_drafts_take_no_token_of_the_budget_that_another_row_needs(engine):
+    outputs = {name: [1, 2, 3, 4, 5, 6, 7, 8] for name in "abcd"}
+    one = engine(runner=drafts_of(outputs), max_drafts=3, max_num_batched_tokens=6)
+    for name in outputs:
+        one.add(name, [5], max_tokens=8)
+    one.step()
+    one.step()
+    plan = one.runner.plans[-1]
+    assert plan.num_new.tolist() == [3, 1, 1, 1], "two tokens are left for drafts of the first"
+    assert plan.draft_counts.tolist() == [2, 0, 0, 0]
+    assert {name: answer.tokens for name, answer in one.run().items()} == outputs
+
+
+def test_nobody_is_preempted_for_drafts_or_room_ahead(engine):
+    outputs = {"a": [1, 2, 3, 4, 5, 6], "b": [7, 8]}
+    for more in ({"max_drafts": 3}, {"lookahead": 4}):
+        # A page for each, and the null page; a needs another one once b has ended.
+        one = engine(runner={**drafts_of(outputs), "num_pages": 3}, **more)
+        for name, tokens in outputs.items():
+            one.add(name, [5, 5], max_tokens=len(tokens))
+        assert {name: answer.tokens for name, answer in one.run().items()} == outputs
+        assert one.core.stats.preemptions == 0
+
+
+def test_there_is_room_ahead_where_pages_are_free_and_none_past_the_end(engine):
+    one = engine(runner={"script": from_outputs({"a": [1] * 9})}, lookahead=3)
+    one.add("a", [5, 5], max_tokens=9)
+    room = []
+    while one.core.has_work():
+        one.step()
+        room.append(int(one.core._state.kv.room[one.runner.plans[-1].slots[0]]))
+    # Pages of 4 tokens; 10 tokens are ever computed.
+    assert room[:3] == [8, 8, 8]
+    assert max(room) == 12

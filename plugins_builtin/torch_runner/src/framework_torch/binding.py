@@ -7,6 +7,7 @@ from framework.errors import ConfigError
 from framework_torch.batch import Batch, PageTables, TokenTable, Watcher
 from framework_torch.cache import KvCache
 from framework_torch.drafting.drafting import Drafting
+from framework_torch.drafting.forward import OwnForward
 from framework_torch.loading import Loaded
 from framework_torch.pooling.pooler import Pooler
 from framework_torch.sampler import Sampler
@@ -55,6 +56,8 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
             batch.table,
             loaded.drafting.max_drafts,
             loaded.model.vocab_size,
+            OwnForward(loaded.drafting.info.layers, cache, batch, sampler, loaded.facts.device),
+            loaded.drafting.info.taps,
         )
         watchers.append((drafting.admit, drafting.drop))
     return StepComputer(loaded.model, batch, cache, sampler, pooler, loaded.facts.device, drafting)

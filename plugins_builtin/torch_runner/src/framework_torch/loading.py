@@ -117,6 +117,7 @@ def load(context: RunnerContext) -> Loaded:
         features=FEATURES if pooling is None else FEATURES | {"pooling"},
         generates=generates,
         embedding_size=None if pooling is None else _hidden_size(model),
+        lookahead=context.max_drafts if drafting is not None and drafting.info.layers else 0,
         whole_prompts=any(isinstance(layer.spec, EncoderOnlySpec) for layer in layers.values()),
         max_loop_depth=LOOP_DEPTH,
         max_model_len=able,

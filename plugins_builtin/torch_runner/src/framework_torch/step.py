@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from framework.contracts.attention_backend import CommonMetadata
 from framework.contracts.model import Model
 from framework.contracts.step import F32, I32, LateInputs, PromptLogprobs, StepPlan, StepResult
-from framework.plugins.blame import blaming, failure
 from framework_torch.batch import Batch
 from framework_torch.cache import KvCache
+from framework_torch.context import StepContext, step_context
 from framework_torch.drafting.drafting import NO_DRAFTS, Drafting, Drafts
-from framework_torch.prepare import Points, StepInputs, prepare, sample_points
+from framework_torch.prepare import Points, prepare, sample_points
 from framework_torch.prompt_scores import score_prompts
 from framework_torch.sampling import Sampled, sample
 
 if TYPE_CHECKING:
     from framework_torch.pooling.pooler import Pooler
     from framework_torch.sampler import Sampler
-
-
-@dataclass(frozen=True, slots=True)
-class StepContext:
-    """The forward context of one step: metadata per group, and the layers' caches."""
-
-    cache: KvCache
-    metadata: Sequence[object]
-
-    def attend(self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        own = self.cache.layers[layer]
-        out = q.new_empty((q.shape[0], q.shape[1], own.head_size_v))
-        try:
-            own.backend.run(q, k, v, own.view, self.metadata[own.group], own.params, out)
-        except Exception as error:
-            raise failure(own.backend, f"attending in {layer}", error) from error
-        return out
 
 
 class StepComputer:
@@ -69,10 +50,10 @@ class StepComputer:
         inputs, errors = prepare(plan, self.batch)
         if not len(inputs.rows):
             return _result(plan, Sampled.nothing(), (), errors, {})
-        context = StepContext(self.cache, self._metadata(inputs))
+        context = step_context(inputs, self.cache, self.batch, self.device)
         ids, positions = self._tensor(inputs.tokens), self._tensor(inputs.positions)
         prepared = time.perf_counter()
-        hidden = self.model.forward(self.model.embed(ids), positions, context)
+        hidden, taps = self._forward(self.model.embed(ids), positions, context)
         forwarded = time.perf_counter()
         parts, failed = score_prompts(inputs, self.batch, self.sampler, self.model, hidden)
         vectors: dict[int, F32] = {}
@@ -95,9 +76,19 @@ class StepComputer:
         }
         drafts = NO_DRAFTS
         if self.drafting is not None:
-            drafts = self.drafting.propose(plan, inputs, sampled, hidden, (), ended - prepared)
+            drafts = self.drafting.propose(plan, inputs, sampled, hidden, taps, ended - prepared)
             timings["propose"] = time.perf_counter() - ended
         return _result(plan, sampled, parts, {**errors, **failed}, timings, vectors, drafts)
+
+    def _forward(
+        self, hidden: torch.Tensor, positions: torch.Tensor, context: StepContext
+    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
+        """Hidden states after the last layer, and after those that the proposer wants."""
+        wanted = () if self.drafting is None else self.drafting.taps
+        if not wanted:
+            return self.model.forward(hidden, positions, context), ()
+        hidden, taps = self.model.forward(hidden, positions, context, taps=wanted)
+        return hidden, tuple(taps[layer] for layer in wanted)
 
     def _logits(self, hidden: torch.Tensor, points: Points) -> torch.Tensor:
         """Of the points only: float32 [N, V]."""
@@ -105,28 +96,6 @@ class StepComputer:
         if len(at) == len(hidden) and at[0] == 0:  # ascending: all of them
             return self.model.logits(hidden)
         return self.model.logits(hidden[self._tensor(at)])
-
-    def _metadata(self, inputs: StepInputs) -> list[object]:
-        """Each backend's own metadata, group by group."""
-        starts, lengths = self._tensor(inputs.query_starts), self._tensor(inputs.lengths)
-        made: list[object] = []
-        groups = zip(self.cache.plan.groups, self.batch.pages.groups, strict=True)
-        for index, (group, table) in enumerate(groups):
-            common = CommonMetadata(
-                query_starts=starts,
-                lengths=lengths,
-                page_table=self._tensor(inputs.pages(table, group.page_tokens)),
-                slot_mapping=self._tensor(inputs.slot_mapping(table, group.page_tokens)),
-                query_starts_host=inputs.query_starts,
-                lengths_host=inputs.lengths,
-                max_query=int(inputs.num_new.max()),
-                max_length=int(inputs.lengths.max()),
-                causal=self.cache.causal[index],
-            )
-            reuse = made[-1] if made else None
-            with blaming(self.cache.backends[index], "planning its metadata"):
-                made.append(self.cache.builders[index].plan(common, reuse))
-        return made
 
     def _tensor(self, array: np.ndarray) -> torch.Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)

@@ -14,9 +14,9 @@ from framework.contracts.platform import Detection, DeviceFacts, Platform
 from framework.contracts.step import CacheGroup, CachePlan
 from framework.errors import PluginError
 from framework_torch.cache import KvCache
+from framework_torch.context import StepContext
 from framework_torch.sampler.processors import ProcessorChain
 from framework_torch.selecting import choose_platform, facts_of
-from framework_torch.step import StepContext
 
 NAME = "its-kind:odd@its-dist"
 

@@ -43,9 +43,11 @@ class Drafting:
         max_drafts: int,
         vocab_size: int,
         forward: DraftForward | None = None,
+        taps: tuple[int, ...] = (),
     ) -> None:
         self._proposer, self._table, self._vocab_size = proposer, table, vocab_size
         self._forward = forward
+        self.taps = taps
         self.lengths = DraftLengths(len(table.known), max_drafts)
         self._off = np.zeros(len(table.known), np.bool_)
 
@@ -92,7 +94,7 @@ class Drafting:
         rows = np.flatnonzero(~self._off[slots] if everything else wanted > 0)
         if not len(rows):
             return NO_DRAFTS
-        step = self._step(inputs, rows, wanted, counts, hidden if everything else None, taps)
+        step = self._step(inputs, rows, wanted, counts, hidden, taps)
         began = time.perf_counter()
         told_ids = self._ask(step)
         drafts = sum(map(len, told_ids))
@@ -113,16 +115,17 @@ class Drafting:
         rows: np.ndarray,
         wanted: I32,
         counts: I32,
-        hidden: torch.Tensor | None,
+        hidden: torch.Tensor,
         taps: Sequence[torch.Tensor],
     ) -> ComputedStep:
         slots, starts = inputs.slots[rows], inputs.computed[rows]
         certain = inputs.num_new[rows] - inputs.drafts[rows] + np.maximum(counts[rows] - 1, 0)
         sampled: Bool = counts[rows] > 0
-        if hidden is not None:
+        states = None
+        if self._proposer.need == "hidden_states":
             first = np.repeat(inputs.query_starts[:-1][rows], certain)
             at = torch.from_numpy(first + ragged_range(certain)).to(hidden.device)
-            hidden, taps = hidden[at], [tap[at] for tap in taps]
+            states, taps = hidden[at], [tap[at] for tap in taps]
         return ComputedStep(
             slots=slots,
             starts=starts,
@@ -130,9 +133,9 @@ class Drafting:
             wanted=wanted[rows],
             sampled=sampled,
             tokens=self._table.tokens,
-            hidden=hidden,
+            hidden=states,
             taps=tuple(taps),
-            forward=self._forward,
+            forward=None if self._proposer.need == "tokens" else self._forward,
         )
 
     def _ask(self, step: ComputedStep) -> list[I32]:

@@ -53,7 +53,7 @@ def load_proposer(
             found="none",
             mend='name it, as in speculative_config={"method": ..., "model": ...}',
         )
-    if proposer.need != "model" and context.draft_model is not None:
+    if proposer.need == "tokens" and context.draft_model is not None:
         raise ConfigError(
             f"speculative proposer {context.proposer!r} reads no model of its own",
             expected="no speculative_model",
