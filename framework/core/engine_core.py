@@ -62,7 +62,6 @@ class EngineCore:
         check_told(runner, info, config)
         if info.whole_prompts:
             config = replace(config, enable_chunked_prefill=False, enable_prefix_caching=False)
-        config = replace(config, lookahead=max(config.lookahead, info.lookahead))
         managers = checked_managers(
             tuple(make() for make in BUILT_IN) if managers is None else managers
         )

@@ -236,7 +236,7 @@ def _core(
 ) -> EngineCore:
     from framework.core.engine_core import EngineCore
 
-    settings = core_config(config, model)
+    settings = core_config(config, model, info.lookahead)
     managers = [cast("CacheManagerType", m) for _, m in registry.create_activated("kv_cache_spec")]
     return EngineCore(
         executor, info, settings, policy=policy, participants=participants, managers=managers

@@ -57,8 +57,8 @@ def most_drafts(config: EngineConfig) -> int:
     return speculation.num_speculative_tokens if speculation.speculative_proposer else 0
 
 
-def core_config(config: EngineConfig, model: ModelFiles) -> CoreConfig:
-    """The settings of the core."""
+def core_config(config: EngineConfig, model: ModelFiles, lookahead: int = 0) -> CoreConfig:
+    """The settings of the core.  lookahead: as the runner wants it."""
     from framework.core.config import CoreConfig
 
     return CoreConfig(
@@ -69,6 +69,7 @@ def core_config(config: EngineConfig, model: ModelFiles) -> CoreConfig:
         num_pages=config.cache.num_pages,
         loop_depth=config.scheduler.loop_depth,
         max_drafts=most_drafts(config),
+        lookahead=lookahead,
         max_num_active=config.scheduler.max_num_active,
         long_prefill_threshold=config.scheduler.long_prefill_threshold,
         watermark=config.scheduler.watermark,
