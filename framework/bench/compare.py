@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from framework.bench import goals
-from framework.bench.peers import Metrics, run_ours, run_peers
+from framework.bench.peers import Metrics, Peers, run_ours, run_peers
 from framework.bench.workload import Case
 from framework.errors import ConfigError
 
@@ -110,14 +110,14 @@ def _of_start(result: Any) -> Metrics:
 def compare(
     work: Sequence[Task],
     rounds: int,
-    peers: Callable[[Sequence[str]], Mapping[str, Metrics]] | None,
+    peers: Callable[[Sequence[str]], Peers] | None,
     tell: Callable[[str], None],
     ours: Callable[[Sequence[str], Mapping[str, str]], Any] = run_ours,
 ) -> Samples:
     """Every task once per round, ours and the peers in turn, so that a machine that becomes
     slower does so for all.
 
-    peers: from the words of a task to metrics by peer.  What one way of ours cannot do is noted
+    peers: from the words of a task to what they found.  What one way of ours cannot do is noted
     and left out of the rounds to come; the plain one must work.
     """
     samples = Samples()
@@ -136,14 +136,15 @@ def compare(
                     continue
                 samples.add(task.name, way.subject, found)
             if peers is not None and task.peers is not None:
-                for name, theirs in peers(task.peers).items():
+                found_peers = peers(task.peers)
+                for name, theirs in found_peers.metrics.items():
                     samples.add(task.name, name, theirs)
+                for name, reason in found_peers.failed.items():
+                    samples.missing[task.name, name] = reason
     return samples
 
 
-def peers_of(
-    folder: Path, program: Sequence[str]
-) -> Callable[[Sequence[str]], Mapping[str, Metrics]]:
+def peers_of(folder: Path, program: Sequence[str]) -> Callable[[Sequence[str]], Peers]:
     """What `compare` calls.  Raises ConfigError if the folder is not there."""
     if not folder.is_dir():
         raise ConfigError("the peers' folder is missing", expected="a folder", found=str(folder))

@@ -6,7 +6,8 @@ The peers are behind one program, called as
     PROGRAM FOLDER start                      from process start to the first token
 
 It prints for each peer a JSON object with `peer`, `seconds`, `output_tokens_per_s` and, if it
-knows, `decode_tokens_per_s`; for a start a line "NAME first token s SECONDS" does as well.
+knows, `decode_tokens_per_s`; for a start a line "NAME first token s SECONDS" does as well.  Of a
+peer that failed it prints `peer` and `error`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +49,35 @@ def run(command: Sequence[str], what: str) -> str:
     return ended.stdout
 
 
-def run_peers(program: Sequence[str], folder: Path, words: Sequence[str]) -> dict[str, Metrics]:
-    """Metrics by peer.  Raises ConfigError if the program fails or prints none."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peers:
+    """By peer: metrics, or why there are none."""
+
+    metrics: Mapping[str, Metrics]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+
+def run_peers(program: Sequence[str], folder: Path, words: Sequence[str]) -> Peers:
+    """Raises ConfigError if the program fails or prints no figures."""
     printed = run([*program, str(folder), *words], "the peers' program")
-    found = dict(row for line in printed.splitlines() if (row := _row(line)) is not None)
+    lines = printed.splitlines()
+    found = dict(row for line in lines if (row := _row(line)) is not None)
+    failed = dict(told for line in lines if (told := _failure(line)) is not None)
     if not found:
         raise ConfigError(
             "the peers' program printed no figures",
             expected='JSON lines with "peer" and "seconds"',
             found=repr(printed[-300:]),
         )
-    return found
+    return Peers(metrics=found, failed=failed)
+
+
+def _failure(line: str) -> tuple[str, str] | None:
+    try:
+        row = json.loads(line)
+        return _name(row["peer"]), str(row["error"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _row(line: str) -> tuple[str, Metrics] | None:

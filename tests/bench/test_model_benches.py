@@ -13,7 +13,7 @@ from framework.bench.cases import measure
 from framework.bench.compare import Samples, Task, compare, peers_of, tasks
 from framework.bench.compare_report import as_json, goal_table, table
 from framework.bench.goals import Goal
-from framework.bench.peers import PROGRAM, run_peers
+from framework.bench.peers import PROGRAM, Peers, run_peers
 from framework.bench.start import measure as measure_start
 from framework.bench.step import OPTIONS, PHASES
 from framework.bench.step import measure as measure_step
@@ -129,18 +129,18 @@ row = {"peer": "vllm-cpu-fp32", "seconds": 2.0, "output_len": int(sys.argv[4])}
 print(json.dumps({**row, "output_tokens_per_s": 32.0, "note": "x"}))
 print(json.dumps({**row, "peer": "llama.cpp-F16", "decode_tokens_per_s": 9}))
 """
-    found = run_peers(program(tmp_path, text), tmp_path, ("1", "2", "3"))
+    found = run_peers(program(tmp_path, text), tmp_path, ("1", "2", "3")).metrics
     assert set(found) == {goals.VLLM, goals.F16}
     assert found[goals.VLLM]["output_tokens_per_s"] == 32.0
     assert found[goals.F16]["decode_tokens_per_s"] == 9
     assert "ttft_s" not in found[goals.F16]
-    one = run_peers(program(tmp_path, text), tmp_path, ("1", "2", "1"))
+    one = run_peers(program(tmp_path, text), tmp_path, ("1", "2", "1")).metrics
     assert one[goals.F16]["ttft_s"] == 2.0  # with one token all of it is the time to the first
 
 
 def test_starts_are_read_from_lines_of_words(tmp_path):
     text = "print('import 9.2'); print('hf first token s 6.5'); print('vllm first token s 16.5')"
-    found = run_peers(program(tmp_path, text), tmp_path, ("start",))
+    found = run_peers(program(tmp_path, text), tmp_path, ("start",)).metrics
     assert found == {goals.HF: {"ttft_s": 6.5}, goals.VLLM: {"ttft_s": 16.5}}
 
 
@@ -175,6 +175,21 @@ def test_our_own_program_leaves_out_what_is_not_installed(tmp_path):
     assert "transformers is left out" in ended.stderr
 
 
+def test_our_own_program_goes_on_after_an_engine_that_crashes(tmp_path):
+    for environment, text in (("vllm", "import os; os.abort()"), ("hf", "print('{\"ok\": 1}')")):
+        python = tmp_path / environment / "bin" / "python"
+        python.parent.mkdir(parents=True)
+        python.write_text(f"#!{sys.executable}\n{text}\n")
+        python.chmod(0o755)
+    (tmp_path / "model").mkdir()
+    command = [*PROGRAM, str(tmp_path), "start"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in ended.stdout.splitlines()]
+    assert rows[0] == {"ok": 1}
+    assert rows[1]["peer"] == "vllm"
+    assert "exit code -6" in rows[1]["error"]
+
+
 # All of it
 
 
@@ -193,9 +208,9 @@ def fake_ours(words, settings):
 
 def fake_peers(words):
     if words == ("start",):
-        return {goals.HF: {"ttft_s": 5.0}, goals.VLLM: {"ttft_s": 20.0}}
+        return Peers(metrics={goals.HF: {"ttft_s": 5.0}, goals.VLLM: {"ttft_s": 20.0}})
     rate = {"output_tokens_per_s": 50.0, "decode_tokens_per_s": 70.0, "ttft_s": 1.0}
-    return {goals.VLLM: rate, goals.F16: rate}
+    return Peers(metrics={goals.VLLM: rate, goals.F16: rate}, failed={goals.Q8: "it crashed"})
 
 
 @pytest.fixture
@@ -231,8 +246,17 @@ def test_goals_are_ratios_of_medians(samples):
 
 
 def test_what_int8_cannot_do_is_told_once_and_left_out(samples):
-    assert [*samples.missing] == [(goals.LONG, goals.INT8)]
+    assert [name for name in samples.missing if name[1] == goals.INT8] == [(goals.LONG, goals.INT8)]
     assert "no int8 today" in samples.missing[goals.LONG, goals.INT8]
+
+
+def test_a_peer_that_fails_leaves_the_others(tmp_path, samples):
+    assert samples.missing["16x128+64", goals.Q8] == "it crashed"
+    text = "print(json.dumps({'peer': 'vllm', 'seconds': 1, 'output_tokens_per_s': 2}))\n"
+    text += "print(json.dumps({'peer': 'llama.cpp-F16', 'error': 'it crashed'}))"
+    found = run_peers(program(tmp_path, text), tmp_path, ("1", "2", "3"))
+    assert [*found.metrics] == [goals.VLLM]
+    assert found.failed == {goals.F16: "it crashed"}
 
 
 def test_an_odd_round_does_not_count():
