@@ -3,6 +3,7 @@ after every step, every request ends, and what it gets is what it would get alon
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from hypothesis.stateful import (
 
 from framework.contracts.kv_cache_spec import FullAttentionSpec, MambaSpec, SlidingWindowSpec
 from framework.contracts.participant import External, Hold, Refuse, SchedulerParticipant
+from framework.contracts.scheduling_policy import SchedulingPolicy
 from framework.core.fair_queueing import FairQueueing
 from framework.core.kv.prefix import key_of
 from framework.core.policies import FirstComeFirstServed, Priority
@@ -36,7 +38,16 @@ MODELS = {
         "state": MambaSpec(shapes=((4,),), dtypes=("float32",)),
     },
 }
-POLICIES = (FirstComeFirstServed, Priority, FairQueueing)
+
+
+class ShortestSoFar(SchedulingPolicy):
+    """Whoever gets ahead is the next to be preempted."""
+
+    def keys(self, requests):
+        return requests.known.astype(np.float64)
+
+
+POLICIES = (FirstComeFirstServed, Priority, FairQueueing, ShortestSoFar)
 
 
 def truth(prompt, count):
