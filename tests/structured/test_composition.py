@@ -10,7 +10,7 @@ import pytest
 from framework import SamplingParams
 
 ITEM = "(red|green|blue)"
-LIST = f"{ITEM}(, {ITEM}){{5,9}}[.]"
+LIST = f"{ITEM}(, {ITEM}){{3,5}}[.]"
 ASKED = [
     {"regex": LIST},
     {"json": {"type": "array", "items": {"enum": ["left", "right"]}, "minItems": 4, "maxItems": 9}},
@@ -21,8 +21,8 @@ PROMPT = "red, green, red, green, red, green, red, green, "
 
 def outputs(llm, **more):
     params = [
-        SamplingParams(max_tokens=60, seed=seed, structured_outputs=asked, **more)
-        for seed, asked in enumerate(ASKED * 2)
+        SamplingParams(max_tokens=40, seed=seed, structured_outputs=asked, **more)
+        for seed, asked in enumerate(ASKED)
     ]
     found = [output.outputs[0] for output in llm.generate([PROMPT] * len(params), params)]
     return [(one.text, one.finish_reason, one.token_ids) for one in found]
@@ -33,20 +33,19 @@ def plain(random_model):
     return random_model()
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize(
     "options",
     [
         {"speculative_proposer": "ngram", "num_speculative_tokens": 4},
-        {"loop_depth": 2},
-        {"max_num_seqs": 6, "max_num_batched_tokens": 8},
+        pytest.param({"loop_depth": 2}, marks=pytest.mark.long),
+        pytest.param({"max_num_seqs": 6, "max_num_batched_tokens": 8}, marks=pytest.mark.long),
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_the_same_tokens_come(random_model, plain, options, temperature):
-    wanted = outputs(plain, temperature=temperature)
-    assert outputs(random_model(**options), temperature=temperature) == wanted
-    for text, reason, _ in wanted[::3]:
+def test_the_same_tokens_come(random_model, plain, options):
+    wanted = outputs(plain, temperature=1.0)
+    assert outputs(random_model(**options), temperature=1.0) == wanted
+    for text, reason, _ in wanted[:1]:
         assert reason == "stop"
         assert re.fullmatch(LIST, text)
 

@@ -77,6 +77,15 @@ def test_what_cannot_be_served_is_refused_before_it_is_queued(random_model, aske
     assert output.outputs[0].finish_reason == "length"
 
 
+def test_of_the_operators_choice_only_that_one_is_asked(random_model):
+    llm = random_model(structured_output="outlines_core")
+    [output] = llm.generate(["x"], SamplingParams(structured_outputs={"choice": ["yes", "no"]}))
+    assert output.outputs[0].text in ("yes", "no")
+    with pytest.raises(UnsupportedError, match="outlines_core") as refused:
+        llm.generate(["x"], SamplingParams(structured_outputs={"json_object": True}))
+    assert "llguidance" not in refused.value.message
+
+
 def test_requests_with_and_without_grammars_share_steps(random_model):
     """Each gets what it would get alone."""
     llm = random_model()

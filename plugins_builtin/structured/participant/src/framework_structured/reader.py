@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.participant import EngineContext
@@ -12,7 +12,7 @@ from framework.contracts.structures import grammar_of, query_of
 from framework.errors import FrameworkError, InputError, UnsupportedError
 from framework.plugins.blame import in_one_line
 from framework.plugins.records import Record
-from framework.plugins.selection import Row, ask_all, select
+from framework.plugins.selection import Row, ask_all
 from framework_structured.asked import Asked, encode
 from framework_structured.kept import Kept
 from framework_structured.workers import Workers
@@ -74,16 +74,13 @@ class StructureReader:
         # Whoever looked first knows best whether it is wrong in itself.
         raise _refusal(grammar, reasons, isinstance(refusals[0], InputError) if refusals else False)
 
-    def _candidates(self, grammar: Grammar) -> Iterator[Row]:
-        query = query_of(grammar)
+    def _candidates(self, grammar: Grammar) -> Iterable[Row]:
+        """Those that were asked, in their order; of the operator's choice, that one alone."""
+        table = ask_all(self._registry, KIND, query_of(grammar))
         if self._operator is None:
-            yield from ask_all(self._registry, KIND, query)
-            return
-        yield from (
-            row
-            for row in select(self._registry, KIND, query, operator=self._operator).table
-            if row.chosen
-        )
+            return table
+        chosen = self._registry.find(KIND, self._operator, named=True)
+        return [row for row in table if row.record is chosen]
 
 
 def _name(record: Record) -> str:

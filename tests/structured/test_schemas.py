@@ -1,0 +1,101 @@
+"""Schemas of real shape: what a backend serves validates, the rest it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from framework import LLM, SamplingParams
+from framework.errors import InputError, UnsupportedError
+from tests.structured.schemas import schemas
+
+jsonschema = pytest.importorskip("jsonschema")
+# "One" and "two" of everything that ends a part of JSON, so that a random model gets there.
+CLOSING = ['"', '"}', '",', "}", "]", '"]', ","]
+
+
+def served(llm, all_schemas):
+    """Those that are taken; the others are refused with a reason, before they are queued."""
+    found, reasons = [], []
+    for schema in all_schemas:
+        sampling = SamplingParams(structured_outputs={"json": schema})
+        try:
+            llm._engine.inputs.process("x", sampling)
+        except (InputError, UnsupportedError) as error:
+            reasons.append(error.message)
+        else:
+            found.append(schema)
+    assert all("structured_outputs.json" in reason for reason in reasons)
+    return found
+
+
+def check_outputs(llm, name, model, all_schemas, temperature=1.5):
+    taken = served(llm, all_schemas)
+    tokenizer = llm.get_tokenizer()
+    bias = {tokenizer.encode(text, add_special_tokens=False)[0]: 7.0 for text in CLOSING}
+    params = [
+        SamplingParams(
+            max_tokens=200,
+            temperature=temperature,
+            seed=seed,
+            logit_bias=bias,
+            structured_outputs={"json": schema},
+        )
+        for seed, schema in enumerate(taken)
+    ]
+    ends: Counter[str] = Counter()
+    flaws: list[str] = []
+    for schema, output in zip(taken, llm.generate(["JSON: "] * len(taken), params), strict=True):
+        [one] = output.outputs
+        ends[one.finish_reason] += 1
+        if one.finish_reason == "stop":
+            value = json.loads(one.text)
+            cls = jsonschema.Draft202012Validator
+            validator = cls(schema, format_checker=cls.FORMAT_CHECKER)
+            found = [error.message for error in validator.iter_errors(value)]
+            flaws += [f"{schema} does not take {one.text}: {flaw}" for flaw in found]
+    print(
+        f"\n{name} with {model}: {len(taken)} of {len(all_schemas)} schemas served "
+        f"({len(taken) / len(all_schemas):.0%}), {dict(ends)}"
+    )
+    assert not flaws, "\n".join(flaws)
+    assert set(ends) <= {"stop", "length"}
+    return len(taken) / len(all_schemas), ends["stop"] / max(len(taken), 1)
+
+
+LEAST = {"llguidance": 0.85, "outlines_core": 0.4}
+"""Share of the schemas that a backend serves."""
+
+
+def test_there_are_enough_schemas():
+    all_schemas = schemas()
+    assert len(all_schemas) >= 200
+    assert len({json.dumps(schema) for schema in all_schemas}) == len(all_schemas)
+    for schema in all_schemas:
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+@pytest.mark.parametrize(("backend", "step"), [("llguidance", 6), ("outlines_core", 25)])
+def test_outputs_of_a_random_model_are_valid(random_model, backend, step):
+    llm = random_model(structured_output=backend)
+    _, finished = check_outputs(llm, backend, "random", schemas()[::step])
+    assert finished > 0.5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", LEAST)
+def test_outputs_of_a_random_model_are_valid_for_all_schemas(random_model, backend):
+    llm = random_model(structured_output=backend)
+    covered, finished = check_outputs(llm, backend, "random", schemas())
+    assert covered >= LEAST[backend]
+    assert finished > 0.7
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("backend", LEAST)
+def test_outputs_of_a_real_model_are_valid_for_all_schemas(backend):
+    with LLM("demo", max_model_len=512, structured_output=backend) as llm:
+        _, finished = check_outputs(llm, backend, "SmolLM2", schemas(), temperature=1.0)
+    assert finished > 0.7
