@@ -143,6 +143,45 @@ class LetsAnythingPass(Likelier):
         pass
 
 
+class Biases(Likelier):
+    """Takes {token: bias}, and says itself what is wrong with it."""
+
+    examples = ({"5": 2.0}, {"0": -1.0, "7": 4.0})
+
+    def validate(self, sampling):
+        given = self.own(sampling)
+        if given is None:
+            return
+        if not isinstance(given, dict) or not given or not all(map(self.is_token, given)):
+            raise InputError("no mapping of tokens")
+        for bias in given.values():
+            if type(bias) not in (int, float) or not -100 <= bias <= 100:
+                self.refuse()
+
+    def is_token(self, key):
+        return key.isdecimal() and len(key) < 4 and int(key) < 300
+
+    def refuse(self):
+        raise InputError("no bias")
+
+    def apply(self, logits, slots, outputs):
+        for row, slot in enumerate(slots.tolist()):
+            for token, bias in (self.tokens.get(slot) or {}).items():
+                logits[row, int(token)] += bias
+
+
+@breaks("LOGIT-003", "LOGIT-004")
+class RefusesInItsOwnWay(Biases):
+    def refuse(self):
+        raise ValueError("no bias")
+
+
+@breaks("LOGIT-004")
+class LetsFarTokensPass(Biases):
+    def is_token(self, key):
+        return key.isdecimal() and len(key) < 9
+
+
 @breaks("LOGIT-010", "LOGIT-014")
 class ChangesAllRows(Likelier):
     def apply(self, logits, slots, outputs):
@@ -260,7 +299,7 @@ class SaysNotThatItKeepsTheBest(Warmer):
 MUTANTS = mutants_of(list(globals().values()))
 
 
-@pytest.mark.parametrize("processor", [Likelier, NoRepeat, NoStutter, Counts, Warmer])
+@pytest.mark.parametrize("processor", [Likelier, Biases, NoRepeat, NoStutter, Counts, Warmer])
 def test_sound_processors_pass(processor):
     report = check(processor, suite=LogitsProcessorSuite, layers=IN_PROCESS)
     assert not report.failures, report.text()

@@ -20,11 +20,11 @@ from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.logits_parts import (
     F32,
-    HOSTILE,
     NOTHING,
     PROMPT,
     Row,
     check_same,
+    hostile,
 )
 from framework.testing.conformance.suites.place import bridge_to
 
@@ -131,7 +131,7 @@ class LogitsProcessorSuite(Suite):
     @clause("LOGIT-003", "validate raises InputError and nothing else", of=("validate",))
     def validate_raises_input_errors(self) -> None:
         own = self.new()
-        for argument in HOSTILE:
+        for argument in hostile(own.examples):
             try:
                 own.validate(self.sampling(argument))
             except InputError:
@@ -146,8 +146,9 @@ class LogitsProcessorSuite(Suite):
         "LOGIT-004", "what validate lets pass can be admitted and applied", of=("admit", "apply")
     )
     def valid_arguments_work(self) -> None:
-        for case in self.cases(len(HOSTILE)):
-            argument, own = HOSTILE[case.index], self.new()
+        arguments = hostile(self.new().examples)
+        for case in self.cases(len(arguments)):
+            argument, own = arguments[case.index], self.new()
             case.note(argument=f"{argument!r:.80}")
             try:
                 own.validate(self.sampling(argument))
