@@ -36,8 +36,8 @@ PROFILED = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFigures:
-    """step_ms: median over `steps`.  phases: milliseconds, medians.  overhead: the part of the
-    step that is not the model's."""
+    """step_ms: median over `steps`.  phases: milliseconds, medians.  overhead: the part of a step
+    that is not the model's, median too."""
 
     requests: int
     context: int
@@ -100,15 +100,14 @@ def measure(
             samples.append(_phases(probe.steps[-1], core, start, perf_counter()))
         found = _profile(engine, probe, case) if profile else None
     medians = {name: statistics.median(one[name] for one in samples) for name in samples[0]}
-    total = medians.pop("step")
-    own = sum(medians[name] for name in MODEL)
+    rest = [1 - sum(one[name] for name in MODEL) / one["step"] for one in samples]
     figures = StepFigures(
         requests=requests,
         context=context,
         steps=steps,
-        step_ms=total * 1e3,
+        step_ms=medians["step"] * 1e3,
         phases={name: medians[name] * 1e3 for name in PHASES},
-        overhead=1 - own / total,
+        overhead=statistics.median(rest),
     )
     return figures, found
 
