@@ -24,6 +24,7 @@ SUITES: dict[str, str] = {
     "reasoning_parser": f"{_SUITES}.reasoning_parser:ReasoningParserSuite",
     "scheduler_participant": f"{_SUITES}.scheduler_participant:SchedulerParticipantSuite",
     "scheduling_policy": f"{_SUITES}.scheduling_policy:SchedulingPolicySuite",
+    "speculative_proposer": f"{_SUITES}.speculative_proposer:SpeculativeProposerSuite",
     "stat_logger": f"{_SUITES}.stat_logger:StatLoggerSuite",
     "structured_output": f"{_SUITES}.structured_output:StructuredOutputSuite",
     "tool_parser": f"{_SUITES}.tool_parser:ToolParserSuite",
