@@ -119,7 +119,10 @@ class ModelRunner(Contract):
         between them are watched, and slower for it.  The end tells "operators", a list of (name,
         calls, seconds without those that it called); "work" of a decode step of R rows at C
         tokens ("flops" and "bytes" of the linear operators, "cache_bytes"); and "machine", what
-        it gave just now ("flops_per_s", "bytes_per_s").
+        it gave just now ("flops_per_s", "bytes_per_s").  Where it began with "trace": True, the
+        end needs no rows and no context, and tells "trace" alone: the file that was written, in the
+        folder that the operator gave the runner.  Without one that beginning is an
+        UnsupportedError.
         """
 
     @abstractmethod

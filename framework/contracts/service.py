@@ -48,6 +48,15 @@ class Administration(Protocol):
         """Forget all cached prefixes; False if that was not possible."""
         ...
 
+    async def start_profile(self) -> None:
+        """Trace all steps from now on.  Raises UnsupportedError, InputError."""
+        ...
+
+    async def stop_profile(self) -> Mapping[str, Any]:
+        """End the trace; what there is to tell of it, such as "trace": a file of the engine's
+        machine.  Raises InputError."""
+        ...
+
     def settings(self) -> Mapping[str, Any]:
         """Every value of the configuration by "section.field", secrets hidden."""
         ...

@@ -18,6 +18,7 @@ from framework.core.participants import ParticipantHub
 from framework.core.patience import Patience
 from framework.core.pinning import pin
 from framework.core.policies import checked
+from framework.core.profiling import Profiling
 from framework.core.request import Request
 from framework.core.results import finish, submit
 from framework.core.scheduler import Scheduler
@@ -62,9 +63,8 @@ class EngineCore:
         check_told(runner, info, config)
         if info.whole_prompts:
             config = replace(config, enable_chunked_prefill=False, enable_prefix_caching=False)
-        managers = checked_managers(
-            tuple(make() for make in BUILT_IN) if managers is None else managers
-        )
+        given = tuple(make() for make in BUILT_IN) if managers is None else managers
+        managers = checked_managers(given)
         plan, self.max_model_len = plan_cache(info, config, managers)
         check_cache(plan, config, managers, self.max_model_len)
         self.cache_plan = plan
@@ -84,6 +84,7 @@ class EngineCore:
         self._pins = 0
         self._dead: BaseException | None = None
         self._runner = runner
+        self.profiling = Profiling(runner, info.control_ops)
         self._sleeper = Sleeper(self._state, runner, info.control_ops, clock)
         self._landed: deque[EngineOutputs] = deque()
         with blaming(runner, "making the cache"):
@@ -192,9 +193,7 @@ class EngineCore:
     def _check_alive(self) -> None:
         if self._dead is not None:
             raise EngineDeadError(
-                "the engine has stopped",
-                found=told(self._dead),
-                mend="start the engine anew",
+                "the engine has stopped", found=told(self._dead), mend="start the engine anew"
             )
 
     # Administration

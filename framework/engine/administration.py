@@ -56,6 +56,17 @@ class Administered(ABC):
         awake."""
         return bool(await self._call("sleeping"))
 
+    async def start_profile(self) -> None:
+        """Trace all steps from now on, which are slower for it.  Raises UnsupportedError if the
+        model runner has no profiler or nowhere to write to, InputError if it runs already."""
+        await self._call("start_profile")
+
+    async def stop_profile(self) -> Mapping[str, Any]:
+        """End the trace; what the runner tells of it, such as the file where it lies.  Raises
+        InputError if none runs."""
+        found: Mapping[str, Any] = await self._call("stop_profile")
+        return found
+
     def settings(self) -> Mapping[str, Any]:
         """Every value of the configuration by "section.field", secrets hidden."""
         from framework.config.settings import shown_settings

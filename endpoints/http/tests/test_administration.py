@@ -14,6 +14,7 @@ from framework_http.administration import Administration, AdministrationOptions
 OPTION = "--plugin-option=endpoint.administration"
 POST = (
     *("/sleep", "/wake_up", "/pause", "/resume", "/reset_prefix_cache"),
+    *("/start_profile", "/stop_profile"),
     *("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
 )
 GET = ("/is_sleeping", "/server_info")

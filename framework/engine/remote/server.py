@@ -53,6 +53,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "sleep": lambda core, level: core.sleep(level),
     "wake_up": lambda core: core.wake_up(),
     "sleeping": lambda core: core.sleeping,
+    "start_profile": lambda core: core.profiling.start(),
+    "stop_profile": lambda core: core.profiling.stop(),
     "pause": lambda core: core.pause(),
     "resume": lambda core: core.resume(),
     "pin_prefix": lambda core, **given: core.pin_prefix(**given),

@@ -16,6 +16,7 @@ from framework.contracts.model_source import ModelFiles
 from framework.contracts.step import StepResult
 from framework.plugins.registry import PluginRegistry
 from framework.testing.driver import Driver
+from framework_torch.options import TorchOptions
 from framework_torch.runner import TorchRunner
 from framework_torch.weights.safetensors_loader import SafetensorsLoader
 
@@ -193,9 +194,10 @@ def drive(context: Callable[..., RunnerContext]) -> Callable[..., Driver]:
         files: ModelFiles,
         page_tokens: int | Sequence[int] = 4,
         layout: str = "page_outermost",
+        options: TorchOptions | None = None,
         **changes: Any,
     ) -> Driver:
-        runner = TorchRunner()
+        runner = TorchRunner(options)
         info = runner.load(context(files, **changes))
         driver = Driver(runner, page_tokens=page_tokens, layout=layout)
         driver.bind(info)

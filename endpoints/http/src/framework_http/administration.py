@@ -42,9 +42,9 @@ class SleepQuery(BaseModel):
 
 
 class Administration(Endpoint):
-    """POST /sleep, /wake_up, /pause, /resume, /reset_prefix_cache, and of adapters; GET
-    /is_sleeping and /server_info.  All of that only if it was enabled; GET /administration tells
-    whether it was, without a key."""
+    """POST /sleep, /wake_up, /pause, /resume, /reset_prefix_cache, /start_profile, /stop_profile,
+    and of adapters; GET /is_sleeping and /server_info.  All of that only if it was enabled; GET
+    /administration tells whether it was, without a key."""
 
     Options: ClassVar[type[BaseModel] | None] = AdministrationOptions
     # The host does not let in here; the routes do, with their own key.
@@ -71,6 +71,7 @@ def _guarded(options: AdministrationOptions, service: Service) -> fastapi.APIRou
     _add_sleep(router, service)
     _add_cache(router, service)
     _add_info(router, service)
+    _add_profile(router, service)
     _add_adapters(router)
     return router
 
@@ -144,6 +145,17 @@ def _add_info(router: fastapi.APIRouter, service: Service) -> None:
             "max_model_len": service.max_model_len,
             "settings": service.administration.settings(),
         }
+
+
+def _add_profile(router: fastapi.APIRouter, service: Service) -> None:
+    @router.post("/start_profile")
+    async def start_profile() -> dict[str, bool]:
+        await service.administration.start_profile()
+        return {"profiling": True}
+
+    @router.post("/stop_profile")
+    async def stop_profile() -> dict[str, Any]:
+        return {"profiling": False, **await service.administration.stop_profile()}
 
 
 def _add_adapters(router: fastapi.APIRouter) -> None:

@@ -6,14 +6,18 @@ does not see; so while it runs, the places where the model calls them are named 
 
 from __future__ import annotations
 
+import itertools
+import os
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from framework.errors import InputError, IntegrityError
+from framework.errors import InputError, IntegrityError, UnsupportedError
 
 if TYPE_CHECKING:
     from framework_torch.loading import Loaded
@@ -26,20 +30,32 @@ _TRIES = 5
 
 
 class Profiler:
-    """Begins and ends as `control` says; nothing of it is left in the model afterwards."""
+    """Begins and ends as `control` says; nothing of it is left in the model afterwards.
 
-    def __init__(self) -> None:
+    folder: where traces go, if the operator gave one.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
         self._open: ExitStack | None = None
         self._profile: Any = None
+        self._traces = Traces(folder)
+        self._trace: Path | None = None
 
-    def control(self, loaded: Loaded, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See `framework.contracts.model_runner.ModelRunner.control`."""
+    def control(
+        self, loaded: Callable[[], Loaded], arguments: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """See `framework.contracts.model_runner.ModelRunner.control`.  loaded: gives the model, or
+        raises IntegrityError where there is none now."""
         match arguments.get("action"):
             case "begin":
-                self._begin(loaded)
+                trace = self._traces.another() if arguments.get("trace") else None
+                self._begin(loaded())
+                self._trace = trace
                 return {}
+            case "end" if self._trace is not None:
+                return self._write(self._trace)
             case "end":
-                return self._end(loaded, int(arguments["rows"]), int(arguments["context"]))
+                return self._end(loaded(), int(arguments["rows"]), int(arguments["context"]))
             case other:
                 raise InputError(
                     "the action of `profile` is unknown", expected="begin or end", found=repr(other)
@@ -66,13 +82,26 @@ class Profiler:
             )
             self._open = undo.pop_all()
 
-    def _end(self, loaded: Loaded, rows: int, context: int) -> Mapping[str, Any]:
+    def _ended(self) -> Any:
+        """torch's profile, once it is over."""
         if self._open is None:
             raise IntegrityError("the profiler does not run")
         opened, self._open = self._open, None
+        found, self._profile = self._profile, None
         opened.close()
-        events = sorted(self._profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
-        self._profile = None
+        return found
+
+    def _write(self, path: Path) -> Mapping[str, Any]:
+        self._trace = None
+        profile = self._ended()
+        profile.export_chrome_trace(str(path))
+        if not path.exists():  # torch only logs that it could not
+            raise UnsupportedError(f"the trace {path} cannot be written", mend="see the log")
+        return {"trace": str(path)}
+
+    def _end(self, loaded: Loaded, rows: int, context: int) -> Mapping[str, Any]:
+        profile = self._ended()
+        events = sorted(profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
         return {
             "operators": [
                 (event.key, event.count, event.self_cpu_time_total * 1e-6)
@@ -81,6 +110,38 @@ class Profiler:
             "work": work(loaded, rows, context),
             "machine": machine(),
         }
+
+
+class Traces:
+    """Files for traces in a folder, each with a name of its own."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._numbers = itertools.count(1)
+
+    def another(self) -> Path:
+        """A path where nothing is yet.  Raises UnsupportedError without a folder, or where no
+        file can be made."""
+        if self._folder is None:
+            raise UnsupportedError(
+                "there is nowhere to write a profile to",
+                expected="an operator who gave the model runner a folder",
+                found="none",
+                mend="start with --plugin-option model_runner.torch.profile_folder=FOLDER",
+            )
+        name = f"profile-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{next(self._numbers)}.json"
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=self._folder):
+                pass
+        except OSError as error:
+            raise UnsupportedError(
+                "no profile can be written to the folder that the operator gave",
+                expected="a folder that can be written to",
+                found=str(error),
+                mend="choose another one with model_runner.torch.profile_folder",
+            ) from error
+        return self._folder / name
 
 
 class _Named:

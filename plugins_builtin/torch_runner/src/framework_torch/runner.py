@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel
 
 from framework.contracts.base import check_features
 from framework.contracts.model_runner import ModelRunner, RunnerContext
@@ -18,6 +20,7 @@ from framework.contracts.step import (
 )
 from framework.errors import IntegrityError, UnsupportedError
 from framework_torch.operations import CONTROL_OPS
+from framework_torch.options import TorchOptions
 
 if TYPE_CHECKING:
     from framework_torch.loading import Loaded
@@ -32,8 +35,11 @@ class TorchRunner(ModelRunner):
     planned while the one before was in flight finds that one's tokens in the table.
     """
 
+    Options: ClassVar[type[BaseModel] | None] = TorchOptions
+
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
+        self._options = options or TorchOptions()
         self._loaded: Loaded | None = None
         self._computer: StepComputer | None = None
         self._context: RunnerContext | None = None
@@ -111,8 +117,8 @@ class TorchRunner(ModelRunner):
         from framework_torch.profiling import Profiler
 
         if self._profiler is None:
-            self._profiler = Profiler()
-        return self._profiler.control(self._ready_to_bind(), arguments)
+            self._profiler = Profiler(self._options.profile_folder)
+        return self._profiler.control(self._ready_to_bind, arguments)
 
     def _sleep(self, *, weights: bool) -> None:
         """Forget the cache and the tables of the requests, and the model with its weights."""

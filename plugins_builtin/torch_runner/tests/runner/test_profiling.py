@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from framework.errors import InputError, IntegrityError
+from framework.errors import InputError, IntegrityError, UnsupportedError
+from framework_torch.options import TorchOptions
 
 PROMPT = [3, 14, 15, 92, 65]
 END = {"action": "end", "rows": 1, "context": 8}
@@ -63,3 +67,59 @@ def test_begin_and_end_come_in_turn(driver) -> None:
     with pytest.raises(IntegrityError, match="runs already"):
         runner.control("profile", {"action": "begin"})
     runner.close()  # ends what still runs
+
+
+@pytest.fixture
+def traced(tiny, drive, tmp_path):
+    """A driver whose runner may write to a folder that is not there yet."""
+    options = TorchOptions(profile_folder=tmp_path / "traces")
+    driver = drive(tiny("qwen3").files, options=options)
+    driver.admit(0, PROMPT, generation=1)
+    driver.run((0, len(PROMPT)))
+    return driver
+
+
+def test_a_trace_is_a_file_of_the_steps_between(traced, tmp_path) -> None:
+    runner = traced.runner
+    paths = []
+    for _ in range(2):
+        runner.control("profile", {"action": "begin", "trace": True})
+        traced.generate(0, 2)
+        found = runner.control("profile", {"action": "end"})
+        paths.append(Path(found.pop("trace")))
+        assert not found
+    assert sorted(paths) == sorted((tmp_path / "traces").iterdir())
+    for path in paths:
+        names = {event.get("name") for event in json.loads(path.read_text())["traceEvents"]}
+        assert {"kernel linear", "kernel logits"} < names
+    traced.generate(0, 2)  # as before
+
+
+def test_a_trace_ends_also_when_the_weights_were_given_back(traced) -> None:
+    runner = traced.runner
+    runner.control("profile", {"action": "begin", "trace": True})
+    runner.control("sleep", {"level": 2})
+    assert Path(runner.control("profile", {"action": "end"})["trace"]).exists()
+    runner.control("wake", {})
+
+
+@pytest.mark.parametrize("folder", [None, "file"])
+def test_without_a_folder_that_can_be_written_to_none_begins(driver, tmp_path, folder) -> None:
+    from framework_torch.profiling import Profiler
+
+    (tmp_path / "file").touch()
+    runner = driver.runner
+    runner._profiler = Profiler(None if folder is None else tmp_path / folder)
+    with pytest.raises(UnsupportedError, match="profile_folder"):
+        runner.control("profile", {"action": "begin", "trace": True})
+    runner.control("profile", {"action": "begin"})  # nothing was begun
+
+
+def test_a_trace_that_is_not_written_is_an_error_and_over(traced, tmp_path) -> None:
+    runner = traced.runner
+    runner.control("profile", {"action": "begin", "trace": True})
+    (tmp_path / "traces").rmdir()
+    with pytest.raises(UnsupportedError, match="cannot be written"):
+        runner.control("profile", {"action": "end"})
+    runner.control("profile", {"action": "begin", "trace": True})
+    assert "trace" in runner.control("profile", {"action": "end"})
