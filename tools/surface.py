@@ -227,7 +227,8 @@ def method_of(cls: type, name: str) -> Method:
     value = vars(owner)[name]
     function = value.fget if isinstance(value, property) else getattr(value, "__func__", value)
     node = _source_of(function)
-    protocol = getattr(owner, "_is_protocol", False)
+    # What the core fulfils may grow; the others are for plugins to fulfil.
+    protocol = getattr(owner, "_is_protocol", False) and not getattr(owner, "__handed__", False)
     return Method(
         name=name,
         arguments=_arguments(node.args),

@@ -10,13 +10,15 @@ import dataclasses
 from abc import ABC
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from framework.errors import UnsupportedError
 from framework.shown import shown
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+P = TypeVar("P")
 
 
 class Contract(ABC):
@@ -113,6 +115,13 @@ class Rejected:
 Answer = Supported | Rejected
 
 _MISSING: Any = object()
+
+
+def handed(protocol: type[P]) -> type[P]:
+    """Of a protocol that the core fulfils and plugins are only handed: what it gains is no duty of
+    theirs, and so a new minor version of the kinds that mention it."""
+    protocol.__handed__ = True  # type: ignore[attr-defined]
+    return protocol
 
 
 def versioned(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from framework.contracts.base import handed
+
 if TYPE_CHECKING:
     from framework.contracts.io_processor import Params
     from framework.contracts.messages import EngineStats
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+@handed
 class Administration(Protocol):
     """What only an operator may do; whoever offers it to others asks for a key of its own."""
 
@@ -62,6 +65,7 @@ class Administration(Protocol):
         ...
 
 
+@handed
 class Service(Protocol):
     """One engine, for one event loop.
 

@@ -181,8 +181,8 @@ KINDS: tuple[Kind, ...] = (
     ),
     _row("media_processor", None, {F, W}, MANY, optional={W}),
     _row("io_processor", "io_processor:IOProcessor", {F}, MANY, DENIED, stable=True),
-    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.1"),
-    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.1"),
+    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.2"),
+    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.2"),
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE, stable=True),
     _row(
         "reasoning_parser",

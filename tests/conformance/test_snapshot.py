@@ -21,7 +21,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
-from framework.contracts.base import Answer, Contract, Query, Supported, versioned
+from framework.contracts.base import Answer, Contract, Query, Supported, handed, versioned
 
 if TYPE_CHECKING:
     from framework.contracts.{other} import Page
@@ -46,6 +46,11 @@ class Helper(Protocol):
 
     @property
     def depth(self) -> int: ...
+
+
+@handed
+class Given(Protocol):
+    def give(self) -> int: ...
 
 
 class Thing(Contract):
@@ -143,6 +148,10 @@ MINOR = {
     "a field of an answer": ("    weight: int = 0\n", "    weight: int = 0\n    size: int = 0\n"),
     "a class attribute": ("    quick:", "    slow: ClassVar[bool] = False\n    quick:"),
     "a constant": ("LIMIT = 3\n", "LIMIT = 3\nLEAST = 1\n"),
+    "what plugins are handed can do more": (
+        "    def give(self) -> int: ...",
+        "    def give(self) -> int: ...\n\n    def take(self) -> int: ...",
+    ),
     "a type": (
         "class Helper",
         "class Hint(Protocol):\n    def hint(self) -> int: ...\n\n\nclass Helper",
@@ -172,6 +181,7 @@ MAJOR = {
         "    def help(self) -> int: ...",
         "    def help(self) -> int: ...\n\n    def save(self) -> int: ...",
     ),
+    "what plugins are handed can do less": ("    def give(self) -> int: ...", "    pass"),
     "a query field has another type": ("colour: str", "colour: int"),
     "a query field has another neutral value": ('neutral="grey"', 'neutral="red"'),
     "a new query field is not neutral": (
