@@ -63,6 +63,9 @@ def sample(
         bitmask_rows=mask_points,
         extra_history=None if drafts is None else _histories(points, drafts),
     )
+    if drafts is None and not out.errors and out.logprobs is None:  # all points count
+        batch.table.append(points.slots, points.positions, out.token_ids)
+        return Sampled(rows=points.rows, token_ids=out.token_ids)
     keep = np.ones(len(points), np.bool_)
     if drafts is not None:
         keep = _verified(points, drafts, out.token_ids, mask_points)
