@@ -200,7 +200,7 @@ def test_each_clause_has_a_mutant_and_each_capability_a_pair():
     assert not unpaired(SpeculativeProposerSuite)
 
 
-@pytest.mark.parametrize("name", ["ngram", "draft_model", "eagle", "medusa"])
+@pytest.mark.parametrize("name", ["ngram", "suffix", "draft_model", "eagle", "medusa"])
 def test_first_party_proposers_conform(name):
     report = check(f"speculative_proposer:{name}")
     assert report.conformant, report.text()
