@@ -100,6 +100,8 @@ class Steady:
             return None
         pages = self._no_pages
         if self._until_page <= 0:
+            if len(state.queue) and not self._full:
+                return None  # the first in line may fit once the rows have taken their pages
             grown = self._grow()
             if grown is None:
                 return None

@@ -182,6 +182,25 @@ def test_a_page_that_has_got_its_name_is_hit_by_the_first_in_line_at_once(engine
     assert two.one.answers["waits"].cached > 0
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("pages", range(19, 24))
+def test_who_fits_once_the_rows_have_taken_their_pages_starts_in_that_step(engine, pages, depth):
+    """What it would have hit is taken, so that less of it must be held at once."""
+    two = Pair(
+        engine,
+        loop_depth=depth,
+        max_num_batched_tokens=4,
+        max_num_seqs=2,
+        runner={"layers": LAYERS["both"], "num_pages": pages, "max_model_len": 60},
+    )
+    two.add("runs", [2] * 3, 40)
+    two.add("before", [1] * 35, 1)
+    while two.one.answers["before"].reason is None:
+        two.step()
+    two.add("waits", [1] * 39, 4)
+    two.run()
+
+
 def test_who_waits_too_long_ends_in_the_same_step(engine):
     two = Pair(engine, max_num_seqs=1, queue_timeout=3.0)
     two.add("runs", [1], 40)
