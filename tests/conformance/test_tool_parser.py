@@ -91,6 +91,18 @@ class OtherExample(Plain):
     example = 'call weather({"city": "Paris"})'
 
 
+class Lazy(Lines):
+    def finish(self):
+        yield from super().finish()
+
+
+@breaks("TOOL-001")
+class AnswersOnce(Plain):
+    """With events that can be neither counted nor read again."""
+
+    made = Lazy
+
+
 class PieceByPiece(Lines):
     def push(self, text):
         found = super().push(text)

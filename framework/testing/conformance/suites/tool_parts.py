@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from framework.contracts.tool_parser import (
     ToolEvent,
     ToolStream,
 )
+from framework.testing.conformance.cases import expect
 
 
 def tools(*names: str) -> list[dict[str, Any]]:
@@ -59,5 +60,9 @@ def gather(events: Iterable[ToolEvent]) -> Found:
 
 
 def events_of(stream: ToolStream, pieces: Iterable[str]) -> list[ToolEvent]:
-    """Everything of an output."""
-    return [*(event for piece in pieces for event in stream.push(piece)), *stream.finish()]
+    """Everything of an output.  Raises Violation for an answer that is no sequence: whoever reads
+    it may count it, or read it twice."""
+    answers = [*(stream.push(piece) for piece in pieces), stream.finish()]
+    for answer in answers:
+        expect(isinstance(answer, Sequence), "no sequence of events", found=answer)
+    return [event for answer in answers for event in answer]
