@@ -25,7 +25,7 @@ def installed(tmp_path_factory):
         # A copy, because building writes into the source folder.
         folders.append(str(shutil.copytree(example, source / example.name)))
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--target", str(target), *folders], check=True, timeout=200)
+    subprocess.run([*pip, "--target", str(target), *folders], check=True, timeout=290)
     return target
 
 
@@ -40,7 +40,7 @@ def run(installed):
             env={**os.environ, "PYTHONPATH": str(installed), **(env or {})},
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=290,
         )
         assert found.returncode == 0, found.stderr
         return found.stdout
