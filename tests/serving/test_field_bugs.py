@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -19,10 +20,12 @@ from framework.engine.async_engine import AsyncEngine
 from framework.engine.detokenizer import Detokenizer
 from framework.engine.serve import mount
 from framework.testing.byte_tokenizer import ByteTokenizer
-from framework.testing.fake_model import MODEL, fake_plugins
+from framework.testing.fake_model import MODEL, EchoTokenizer, fake_plugins
 from framework_http.application import build_app
 from framework_http.openai.shapes import finite
 from framework_http.options import HostOptions
+from framework_text.chat import render
+from framework_text.template_process import TemplateProcess
 from tests.serving.wire import events
 
 LIMIT = 60
@@ -34,9 +37,8 @@ LENGTH = 256
 @asynccontextmanager
 async def serving(**options):
     """(engine, application, client) of the echo model, without a socket."""
-    async with AsyncEngine(
-        MODEL, in_process=True, plugins=fake_plugins(), executor="echo", **options
-    ) as engine:
+    options = {"plugins": fake_plugins(), "executor": "echo", **options}
+    async with AsyncEngine(MODEL, in_process=True, **options) as engine:
         app = build_app(engine, mount(engine.registry, {}), HostOptions())
         transport = httpx.ASGITransport(app=app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
@@ -230,17 +232,69 @@ CONTENTS = [{"content": "hi"}, {"content": [{"type": "text", "text": "hi"}]}, {"
 
 
 @pytest.mark.parametrize("role", ["system", "developer", "user", "assistant", "tool"])
-def test_field_bug_26_every_role_with_every_form_of_content_is_served_or_a_400(role):
+def test_field_bug_26_every_role_with_every_form_of_content_is_read_alike(role):
+    """No content is an empty text; no call is no call."""
     bodies = [
         {
             "messages": [
                 {"role": role, **content, "tool_calls": []},
                 {"role": "user", "content": "go on"},
             ],
-            "max_tokens": 3,
+            "max_tokens": 100,
         }
         for content in CONTENTS
     ]
     found = asked(*bodies, path="/v1/chat/completions")
-    assert [r.status_code for r in found[:2]] == [200, 200]
-    assert {r.status_code for r in found[2:]} <= {200, 400}
+    shown = "system" if role == "developer" else role  # where a template knows no developer
+    assert [r.json()["choices"][0]["message"]["content"] for r in found] == [
+        f"{shown}: {text}user: go onassistant: " for text in ("hi", "hi", "", "")
+    ]
+
+
+class Templated(ByteTokenizer):
+    """Renders as tokenizers of the Transformers library do; the model itself has no template."""
+
+    def __init__(self):
+        super().__init__()
+        self.chat_template = None
+        self._library = SimpleNamespace(chat_template=None, special_tokens_map={})
+        self._foreign = TemplateProcess()
+
+    def render_chat(self, messages, **options):
+        text = render(self._library, self._foreign, messages, **options)
+        return self.encode(text)
+
+
+class TemplatedLoader(EchoTokenizer):
+    """Loads it."""
+
+    def load(self, model):
+        return Templated()
+
+
+TEMPLATES = {
+    "{{ messages[0].content }}": 200,
+    "{% if %}": 400,
+    "{{ 1 / 0 }}": 400,
+    "{{ messages[7].content.x }}": 400,
+    "{{ raise_exception('no tools') }}": 400,
+    None: 400,
+}
+
+
+def test_field_bug_26_no_template_and_one_that_fails_are_a_400():
+    async def run():
+        plugins = {**fake_plugins(), "tokenizer:echo": f"{__name__}:TemplatedLoader"}
+        options = {"endpoint.chat.client_templates": True}
+        async with serving(plugins=plugins, plugin_options=options) as (_, _, client):
+            body = {"messages": [{"role": "user", "content": "hi"}]}
+            path = "/v1/chat/completions"
+            return [
+                await client.post(path, json={**body, "chat_template": template})
+                for template in TEMPLATES
+            ]
+
+    found = asyncio.run(run())
+    assert [response.status_code for response in found] == list(TEMPLATES.values())
+    assert found[0].json()["choices"][0]["message"]["content"] == "hi"
+    assert all("template" in response.json()["error"]["message"] for response in found[1:])
