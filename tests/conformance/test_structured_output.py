@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -25,7 +26,11 @@ from tests.conformance.mutants import (
 from tests.conformance.sites import put
 
 LLGuidance = pytest.importorskip("framework_llguidance").LLGuidance
-BACKENDS = ["llguidance", "outlines_core"]
+BACKENDS = [
+    name
+    for name in ("llguidance", "outlines_core", "xgrammar")
+    if find_spec(f"framework_{name}") is not None
+]
 
 
 class Passing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from outlines_core import Index, Vocabulary
 from outlines_core.json_schema import build_regex_from_schema
@@ -36,12 +37,30 @@ def checked(grammar: Grammar) -> str:
 def _expression(grammar: Grammar) -> str:
     match grammar.structure:
         case "json":
-            return str(build_regex_from_schema(grammar.text))
+            _check_names(json.loads(grammar.text))
+            built = str(build_regex_from_schema(grammar.text))
+            # In formats it means digits of JSON, not those of every script.
+            return re.sub(r"\\(.)", lambda pair: "[0-9]" if pair[1] == "d" else pair[0], built)
         case "regex":
             return grammar.text
         case "choice":
             return "|".join(map(_literal, json.loads(grammar.text)))
     raise UnsupportedError(f"no structure {grammar.structure!r} is served")
+
+
+def _check_names(schema: object) -> None:
+    """The library writes names of properties as they are."""
+    inside = [schema]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, dict):
+            inside += one.values()
+            names = one.get("properties")
+            for name in names if isinstance(names, dict) else ():
+                if json.dumps(name, ensure_ascii=False) != f'"{name}"':
+                    raise UnsupportedError(f"the name {name!r:.80} needs an escape in JSON")
+        elif isinstance(one, list):
+            inside += one
 
 
 def _literal(text: str) -> str:

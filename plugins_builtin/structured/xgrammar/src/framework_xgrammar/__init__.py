@@ -1,0 +1,62 @@
+"""Structured output by XGrammar: a pushdown automaton, most masks of which are made before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from framework.contracts.structured_output import (
+    CompiledGrammar,
+    Coverage,
+    Grammar,
+    StructuredOutput,
+    Vocabulary,
+)
+
+if TYPE_CHECKING:
+    from framework_xgrammar.matching import Tokens
+
+_KEYWORDS = (
+    *("$ref", "$ref:recursive", "additionalProperties", "anyOf", "const", "enum", "format"),
+    *("items", "maxItems", "maxLength", "maximum", "minItems", "minLength", "minimum", "oneOf"),
+    *("pattern", "prefixItems", "properties", "required", "type"),
+)
+
+
+class XGrammar(StructuredOutput):
+    """A grammar that compiles is its automaton, written down."""
+
+    libraries = ("xgrammar",)
+    coverage = Coverage(
+        structures=frozenset(
+            ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
+        ),
+        dialects=frozenset(("ebnf", "tags", "format")),
+        keywords=frozenset(_KEYWORDS),
+        formats=frozenset(("date", "date-time", "email", "ipv4", "time", "uuid")),
+    )
+
+    def __init__(self, options: object = None) -> None:
+        super().__init__()
+        self._tokens: dict[str, Tokens] = {}
+
+    def check(self, grammar: Grammar) -> None:
+        from framework_xgrammar.sources import checked
+
+        checked(grammar)
+
+    def compile(self, grammar: Grammar, vocabulary: Vocabulary) -> bytes:
+        from framework_xgrammar.sources import checked
+
+        return self._tokens_of(vocabulary).compile(checked(grammar))
+
+    def load(self, compiled: bytes, vocabulary: Vocabulary) -> CompiledGrammar:
+        return self._tokens_of(vocabulary).load(compiled)
+
+    def _tokens_of(self, vocabulary: Vocabulary) -> Tokens:
+        """The library's view of the vocabulary, which takes a moment to make."""
+        from framework_xgrammar.matching import Tokens
+
+        known = self._tokens.get(vocabulary.fingerprint)
+        if known is None:
+            known = self._tokens[vocabulary.fingerprint] = Tokens(vocabulary)
+        return known
