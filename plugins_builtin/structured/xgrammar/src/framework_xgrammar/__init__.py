@@ -32,7 +32,7 @@ class XGrammar(StructuredOutput):
         ),
         dialects=frozenset(("ebnf", "tags", "format")),
         keywords=frozenset(_KEYWORDS),
-        formats=frozenset(("date", "date-time", "email", "ipv4", "time", "uuid")),
+        formats=frozenset(("email", "ipv4", "uuid")),
     )
 
     def __init__(self, options: object = None) -> None:
@@ -47,7 +47,8 @@ class XGrammar(StructuredOutput):
     def compile(self, grammar: Grammar, vocabulary: Vocabulary) -> bytes:
         from framework_xgrammar.sources import checked
 
-        return self._tokens_of(vocabulary).compile(checked(grammar))
+        json = grammar.structure in ("json", "json_object")
+        return self._tokens_of(vocabulary).compile(checked(grammar), json=json)
 
     def load(self, compiled: bytes, vocabulary: Vocabulary) -> CompiledGrammar:
         return self._tokens_of(vocabulary).load(compiled)

@@ -9,6 +9,9 @@ import xgrammar
 from framework.contracts.structured_output import Vocabulary
 
 Row = npt.NDArray[np.uint32]
+_CONTROL = frozenset({*range(32)} - {ord("\n")})
+"""Bytes that no text in JSON holds, and that the library lets into texts of bounded length.  As
+white space they are not needed."""
 
 
 class Tokens:
@@ -22,24 +25,32 @@ class Tokens:
             stop_token_ids=list(vocabulary.eos_ids),
         )
         ends = set(vocabulary.eos_ids)
-        self._sayable = frozenset(
-            token for token, data in enumerate(vocabulary.tokens) if data or token in ends
-        )
-        bits = np.zeros(32 * vocabulary.words, np.uint8)
-        bits[sorted(self._sayable)] = 1
-        self._within: Row = np.packbits(bits, bitorder="little").view(np.uint32)
+        said = {token for token, data in enumerate(vocabulary.tokens) if data or token in ends}
+        plain = {token for token in said if _CONTROL.isdisjoint(vocabulary.tokens[token])}
+        self._sayable = {
+            json: (frozenset(tokens), _row(tokens, vocabulary.words))
+            for json, tokens in ((False, said), (True, plain))
+        }
 
-    def compile(self, grammar: xgrammar.Grammar) -> bytes:
+    def compile(self, grammar: xgrammar.Grammar, *, json: bool) -> bytes:
+        """json: all of the output is JSON."""
         compiler = xgrammar.GrammarCompiler(self._info, max_threads=1, cache_enabled=False)
-        return str(compiler.compile_grammar(grammar).serialize_json()).encode()
+        data = str(compiler.compile_grammar(grammar).serialize_json()).encode()
+        return (b"j" if json else b"-") + data
 
     def load(self, compiled: bytes) -> LoadedGrammar:
-        grammar = xgrammar.CompiledGrammar.deserialize_json(compiled.decode(), self._info)
-        return LoadedGrammar(grammar, self._sayable, self._within)
+        grammar = xgrammar.CompiledGrammar.deserialize_json(compiled[1:].decode(), self._info)
+        return LoadedGrammar(grammar, *self._sayable[compiled.startswith(b"j")])
+
+
+def _row(tokens: set[int], words: int) -> Row:
+    bits = np.zeros(32 * words, np.uint8)
+    bits[sorted(tokens)] = 1
+    return np.packbits(bits, bitorder="little").view(np.uint32)
 
 
 class LoadedGrammar:
-    """sayable: tokens with bytes, and the ends; within: the same as a bitmask.  The library prints
+    """sayable: tokens that may come at all; within: the same as a bitmask.  The library prints
     a warning for each other token that it is asked about, and leaves bits beyond the vocabulary."""
 
     def __init__(

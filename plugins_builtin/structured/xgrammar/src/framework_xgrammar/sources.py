@@ -12,13 +12,16 @@ from contextlib import contextmanager
 from xgrammar import Grammar as Automaton
 from xgrammar import StructuralTag, StructuralTagItem
 
+from framework.contracts.json_schema import ASSERTIONS
 from framework.contracts.structured_output import WHITE_SPACE, Grammar
+from framework.contracts.structures import query_of
 from framework.errors import InputError, UnsupportedError
 
 
 def checked(grammar: Grammar) -> Automaton:
     """The library's grammar.  Raises InputError or UnsupportedError."""
     try:
+        _check_ignored(grammar)
         with _no_warnings():
             return _automaton(grammar)
     except UnsupportedError:
@@ -27,6 +30,25 @@ def checked(grammar: Grammar) -> Automaton:
         text = _plain(str(error)) or type(error).__name__
         kind = UnsupportedError if "not support" in text.lower() else InputError
         raise kind(text) from None
+
+
+def _check_ignored(grammar: Grammar) -> None:
+    """What the library leaves out without a word."""
+    if (
+        grammar.structure == "structural_tag"
+        and {"maxLength", "minLength"} & query_of(grammar).keywords
+    ):
+        raise UnsupportedError("the length of a text in a structural tag is not supported")
+    inside = [json.loads(grammar.text)] if grammar.structure in ("json", "structural_tag") else []
+    while inside:
+        one = inside.pop()
+        if isinstance(one, dict):
+            inside += one.values()
+            beside = ASSERTIONS.intersection(one) - {"anyOf", "oneOf"}
+            if ("anyOf" in one or "oneOf" in one) and beside:
+                raise UnsupportedError(f"anyOf beside {min(beside)} is not supported")
+        elif isinstance(one, list):
+            inside += one
 
 
 def _automaton(grammar: Grammar) -> Automaton:
