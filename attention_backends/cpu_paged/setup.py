@@ -11,14 +11,20 @@ setup(
             "framework_cpu_paged._native",
             sources=[
                 f"{NATIVE}/{name}.c"
-                for name in ("module", "plan", "threads", "avx512", "avx2", "plain")
+                for name in (
+                    *("module", "packed_module", "plan", "packed", "block", "threads"),
+                    *("avx512", "avx2", "plain"),
+                )
             ],
-            depends=[f"{NATIVE}/{name}.h" for name in ("paged", "vectors", "attend")],
+            depends=[
+                f"{NATIVE}/{name}.h"
+                for name in ("module", "paged", "packed", "vectors", "attend", "linear")
+            ],
             extra_compile_args=[
                 *["-O3", "-std=gnu11", "-ffp-contract=fast"],
                 *["-fvisibility=hidden", "-Wno-psabi"],
             ],
-            libraries=["dl", "m"],
+            libraries=["dl", "m", "pthread"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,
             optional=True,

@@ -17,7 +17,7 @@ further ones between them; their names begin with the author's and a dot ("mine.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -70,6 +70,60 @@ OPERATORS: Mapping[str, Operator] = {
         traits=("offset",),
         usual={"features": 576},
     ),
+    # What a decoder layer does before and after attention, as one call each.
+    "layer_input": Operator(
+        call="x [T, features], cosines and sines [T, half_head] -> [T, out_features], queries, "
+        "keys and values of heads, kv_heads and kv_heads heads of head_size: RMS norm of x, "
+        "times weight transposed, plus bias; then queries and keys head by head: RMS norm if there "
+        "is one, and pairs (i, i + half_head) turned by the angles",
+        weights={
+            "norm": "[features]",
+            "weight": "[out_features, features]",
+            "[bias]": "[out_features]",
+            "[q_norm]": "[head_size]",
+            "[k_norm]": "[head_size]",
+        },
+        constants=("eps",),
+        traits=("bias", "q_norm", "k_norm", "offset"),
+        usual={
+            "features": 576,
+            "out_features": 960,
+            "heads": 9,
+            "kv_heads": 3,
+            "head_size": 64,
+            "half_head": 32,
+        },
+    ),
+    "layer_output": Operator(
+        call="attended [T, in_features], x [T, features] -> [T, features]: y = x + attended times "
+        "output transposed, plus bias; then y + (f(gate) * up) times down transposed, plus bias, "
+        "with gate and up the halves of the RMS norm of y times gate_up transposed, plus bias.  f: "
+        "silu, or what a trait names.  What is added passes through an RMS norm if there is one",
+        weights={
+            "output": "[features, in_features]",
+            "[output_bias]": "[features]",
+            "norm": "[features]",
+            "gate_up": "[both, features]",
+            "[gate_up_bias]": "[both]",
+            "down": "[features, intermediate]",
+            "[down_bias]": "[features]",
+            "[attention_end_norm]": "[features]",
+            "[mlp_end_norm]": "[features]",
+        },
+        constants=("eps",),
+        traits=(
+            "output_bias",
+            "gate_up_bias",
+            "down_bias",
+            "attention_end_norm",
+            "mlp_end_norm",
+            "offset",
+            "relu",
+            "gelu",
+            "gelu_tanh",
+        ),
+        usual={"in_features": 576, "features": 576, "both": 3072, "intermediate": 1536},
+    ),
 }
 
 
@@ -80,9 +134,10 @@ class KernelQuery(Query):
     platform, device, capability, features: as in DeviceFacts.  dtype: of activations in and out;
     weight_dtype: of the weights that `prepare` gets; as torch writes them.  sizes, traits: see
     the operator; sizes are those of this rank's shard.  quantization: how the weights are stored,
-    None for plain numbers.  keep_once: something else reads the same weights, so that a kernel
-    which keeps them in another form would keep them twice, and must reject.  row_independent: a
+    None for plain numbers.  keep_once: something else reads rows of the same weight, so that a
+    kernel which keeps it in another form must give `Prepared.rows`, or reject.  row_independent: a
     row of the result must not depend, not by a bit, on how many and which rows come with it.
+    lossless: weights must be kept as exactly as they are given.
     """
 
     op: str = versioned(since="1.0")
@@ -98,6 +153,7 @@ class KernelQuery(Query):
     quantization: str | None = versioned(since="1.0", neutral=None)
     keep_once: bool = versioned(since="1.0", neutral=False)
     row_independent: bool = versioned(since="1.0", neutral=False)
+    lossless: bool = versioned(since="1.1", neutral=False)
     graph_mode: str = versioned(since="1.0", neutral="none")
 
 
@@ -120,18 +176,24 @@ class Prepared:
     """A kernel bound to weights.
 
     call: as the operator says; allocates its result, changes no argument.  keeps_weights: it
-    still reads the tensors that `prepare` got.  num_bytes: of its own form of them.
+    still reads the tensors that `prepare` got.  num_bytes: of its own form of them.  rows: of a
+    linear map, ids int64 [N] -> [N, in_features], rows of the weight as its own form holds them,
+    or None.
     """
 
     call: Callable[..., Any]
     keeps_weights: bool = True
     num_bytes: int = 0
+    rows: Callable[[Any], Any] | None = None
 
 
 class OperatorSite(Protocol):
     """One use of an operator in a model; `Model.operators()` gives all by name.
 
-    shared: something else in the model reads the same weights.
+    shared: something else in the model reads rows of the same weight; it takes `Prepared.rows` if
+    the weights go.  parts: names of the uses that this one stands for, () for most: it is theirs
+    if a kernel serves it, and else each of them is computed on its own.  A use that stands for
+    others comes before them.
     """
 
     op: str
@@ -139,6 +201,7 @@ class OperatorSite(Protocol):
     traits: frozenset[str]
     constants: Mapping[str, float]
     shared: bool
+    parts: Sequence[str]
 
     def weights(self) -> Mapping[str, torch.Tensor]:
         """The tensors that `prepare` shall get."""

@@ -175,7 +175,7 @@ def helpers() -> Any:
 def context(registry: PluginRegistry) -> Callable[..., RunnerContext]:
     def make(files: ModelFiles, **changes: Any) -> RunnerContext:
         given = {
-            "dtype": "auto",
+            "dtype": "float32",
             "max_slots": 8,
             "max_step_tokens": 256,
             "max_model_len": None,

@@ -23,3 +23,51 @@ def run(
     params: tuple[int, int, int, float, float, int, int],
     threads: int,
 ) -> None: ...
+
+Norm = tuple[int, float, float]
+
+def pack(
+    weights: int, stride: int, outputs: int, inputs: int, bias: int, dtype: int, threads: int
+) -> object: ...
+def fits_bfloat16(values: int, count: int) -> bool: ...
+def packed_bytes(packed: object) -> int: ...
+def unpack(packed: object, ids: int, count: int, out: int) -> None: ...
+def multiply(packed: object, x: int, x_stride: int, rows: int, out: int, threads: int) -> None: ...
+def entry(
+    linear: object,
+    norm: Norm,
+    query_norm: Norm,
+    key_norm: Norm,
+    heads: int,
+    kv_heads: int,
+    head_size: int,
+) -> object: ...
+def leave(
+    output: object,
+    gate_up: object,
+    down: object,
+    attention_norm: Norm,
+    norm: Norm,
+    mlp_norm: Norm,
+    activation: int,
+) -> object: ...
+def run_entry(
+    entry: object,
+    x: int,
+    x_stride: int,
+    cosines: int,
+    sines: int,
+    out: int,
+    rows: int,
+    threads: int,
+) -> None: ...
+def run_leave(
+    leave: object,
+    attended: int,
+    attended_stride: int,
+    x: int,
+    x_stride: int,
+    out: int,
+    rows: int,
+    threads: int,
+) -> None: ...

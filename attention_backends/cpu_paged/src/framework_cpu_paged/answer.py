@@ -38,6 +38,17 @@ def native_is_built() -> bool:
     return find_spec("framework_cpu_paged._native") is not None
 
 
+def not_built() -> Rejection:
+    """The reason against all that needs the part in C."""
+    return Rejection(
+        code="not_built",
+        field="",
+        found="the part in C was not built",
+        needed="a wheel of this platform, or a C compiler while it was installed",
+        remedy="install a C compiler, then install framework-plugin-cpu-paged anew",
+    )
+
+
 def _rules(query: AttentionQuery) -> Iterator[tuple[bool, str, object, str]]:
     """(broken, field, needed, remedy) for each rule."""
     for field, needed, remedy in _FIXED:
@@ -76,15 +87,7 @@ def answer(query: AttentionQuery, built: Callable[[], bool] = native_is_built) -
         if broken
     ]
     if not built():
-        reasons.append(
-            Rejection(
-                code="not_built",
-                field="",
-                found="the part in C was not built",
-                needed="a wheel of this platform, or a C compiler while it was installed",
-                remedy="install a C compiler, then install framework-plugin-cpu-paged anew",
-            )
-        )
+        reasons.append(not_built())
     if reasons:
         return Rejected(tuple(reasons))
     asked = query.page_tokens

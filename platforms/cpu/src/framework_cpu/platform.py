@@ -15,7 +15,10 @@ from framework.errors import ConfigError
 from framework_cpu.limits import cpu_quota, group_memory, host_memory, instruction_sets
 
 CACHE_SHARE = 0.25
-RANKINGS: Mapping[str, tuple[str, ...]] = {"attention_backend": ("cpu_paged", "sdpa")}
+RANKINGS: Mapping[str, tuple[str, ...]] = {
+    "attention_backend": ("cpu_paged", "sdpa"),
+    "kernel": ("cpu_packed", "fp16_packed", "fused_norm"),
+}
 _MIB = 1024 * 1024
 
 

@@ -45,7 +45,7 @@ def choose(registry):
         context = RunnerContext(
             model=None,
             registry=registry,
-            dtype="float32",
+            dtype="auto",
             max_slots=1,
             max_step_tokens=1,
             max_model_len=None,
@@ -200,7 +200,7 @@ def model_of(driver):
 
 @pytest.mark.parametrize(
     ("kernels", "packed"),
-    [({}, False), (PACKED, False), ({"logits": "fp16_packed"}, True)],
+    [({"logits": "plain"}, False), ({"logits": "fp16_packed"}, True)],
 )
 def test_a_tied_head_is_kept_once_unless_packing_was_asked_for(tiny, drive, kernels, packed):
     """qwen2's head is the embedding."""
@@ -211,12 +211,46 @@ def test_a_tied_head_is_kept_once_unless_packing_was_asked_for(tiny, drive, kern
     assert packed or model.head.weight is model.embedding.weight
 
 
+def test_a_tied_head_that_is_packed_is_where_the_embedding_reads(tiny, drive):
+    """The platform's choice: all is kept once, in the kernel's own form."""
+    from framework_torch.models.layers import Embedding
+
+    model = model_of(drive(tiny("qwen2").files))
+    assert model.head.weight is model.embedding.weight is None
+    plain = model_of(drive(tiny("qwen2").files, kernels={"logits": "plain"})).embedding
+    ids = torch.tensor([3, 0, 63, 3])
+    assert isinstance(plain, Embedding)
+    assert torch.allclose(model.embed(ids), plain(ids), rtol=2**-11, atol=2**-24)
+
+
+def test_a_kernel_that_keeps_neither_a_shared_weight_nor_its_rows_is_named(choose):
+    head, prepared = linear(op="logits"), Prepared(call=torch.relu, keeps_weights=False)
+    head.shared = True
+    with pytest.raises(PluginError, match="`rows`"):
+        choose({"head": head}, ranking=("foreign",), registry=with_foreign(prepared=prepared))
+
+
 def test_a_tied_head_is_kept_once_whatever_the_platform_prefers(choose):
     head = linear(op="logits")
     head.shared = True
     lines = choose({"head": head}, ranking=("fp16_packed",))
     assert lines[0] == "kernels: logits plain (1)"
     assert "keep_once=True" in lines[1]
+
+
+def test_a_type_that_was_asked_for_is_kept_in_the_weights_too(registry):
+    site = linear()
+    context = RunnerContext(
+        model=None,
+        registry=registry,
+        dtype="float32",
+        max_slots=1,
+        max_step_tokens=1,
+        max_model_len=None,
+    )
+    lines = choose_kernels(context, {"a": site}, FACTS, "float32", ("fp16_packed",))
+    assert lines[0] == "kernels: linear plain (1)"
+    assert "lossless=True" in lines[1]
 
 
 def test_a_model_that_publishes_no_operators_computes_by_itself(choose):

@@ -8,6 +8,7 @@
 #define PAGED_AVX2
 #define SUFFIX(name) name##_avx2
 #include "attend.h"
+#include "linear.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

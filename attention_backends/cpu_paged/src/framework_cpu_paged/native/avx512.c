@@ -8,6 +8,7 @@
 #define PAGED_AVX512
 #define SUFFIX(name) name##_avx512
 #include "attend.h"
+#include "linear.h"
 #if defined(__clang__)
 #pragma clang attribute pop
 #endif

@@ -1,7 +1,5 @@
 /* The kernels for Python.  Addresses come as integers: whoever calls keeps their owners alive. */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-
+#include "module.h"
 #include "paged.h"
 
 #include <stdlib.h>
@@ -87,6 +85,10 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
+    if (PyModule_AddFunctions(module, packed_methods) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
     PyModule_AddStringConstant(module, "instruction_set", instruction_set());
     PyModule_AddIntConstant(module, "part_tokens", PART);
     PyModule_AddIntConstant(module, "most_heads", TILE);

@@ -1,3 +1,4 @@
 /* The kernels for processors with nothing special. */
 #define SUFFIX(name) name##_plain
 #include "attend.h"
+#include "linear.h"

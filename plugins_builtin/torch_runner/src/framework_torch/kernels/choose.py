@@ -18,9 +18,9 @@ from framework.contracts.kernel import (
 from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import DeviceFacts
 from framework.errors import ConfigError, SelectionError
-from framework.plugins.blame import blaming, expect
+from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
-from framework.plugins.selection import Row, select
+from framework.plugins.selection import Row, ask_all, select
 
 _MIB = 1024 * 1024
 
@@ -60,17 +60,37 @@ def choose_kernels(
     _check_choices(context.kernels, sites)
     tally = _Tally()
     asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
+    done: set[str] = set()
     for name, site in sites.items():
+        if name in done or _chosen_apart(context.kernels, site, sites):
+            continue
         key = (site.op, tuple(site.sizes.items()), site.traits, site.shared, _dtypes(site))
         if key not in asked:
-            query = _query(site, facts, dtype, once=site.op not in context.kernels)
-            asked[key] = query, _candidates(context, query, ranking, tally)
+            query = _query(site, facts, dtype, free=site.op in context.kernels, asked=context.dtype)
+            asked[key] = query, _candidates(context, site, query, ranking, tally)
         query, rows = asked[key]
-        row, prepared = _prepare(context, name, site, query, rows, tally)
+        found = _prepare(context, name, site, query, rows, tally)
+        if found is None:
+            continue
+        row, prepared = found
         site.adopt(prepared)
+        done.update(_parts(site))
         tally.uses[site.op, row.record.name] += 1
         tally.num_bytes[site.op, row.record.name] += prepared.num_bytes
     return tuple(tally.lines())
+
+
+def _parts(site: OperatorSite) -> Sequence[str]:
+    """Sites of earlier releases have none."""
+    return getattr(site, "parts", ())
+
+
+def _chosen_apart(
+    choices: Mapping[str, str], site: OperatorSite, sites: Mapping[str, OperatorSite]
+) -> bool:
+    """The operator has named kernels for parts of this use, and none for the whole."""
+    ops = {sites[part].op for part in _parts(site)}
+    return site.op not in choices and not ops.isdisjoint(choices)
 
 
 def _check_choices(choices: Mapping[str, str], sites: Mapping[str, OperatorSite]) -> None:
@@ -93,7 +113,11 @@ def _dtypes(site: OperatorSite) -> str:
     return str(next(iter(site.weights().values())).dtype).removeprefix("torch.")
 
 
-def _query(site: OperatorSite, facts: DeviceFacts, dtype: str, *, once: bool) -> KernelQuery:
+def _query(
+    site: OperatorSite, facts: DeviceFacts, dtype: str, *, free: bool, asked: str
+) -> KernelQuery:
+    """free: the operator has named a kernel, which may do what none would do unasked.  asked: the
+    element type as the operator gave it; who names one gets it, in the weights, too."""
     return KernelQuery(
         op=site.op,
         platform=facts.name,
@@ -104,26 +128,34 @@ def _query(site: OperatorSite, facts: DeviceFacts, dtype: str, *, once: bool) ->
         weight_dtype=_dtypes(site),
         sizes=site.sizes,
         traits=site.traits,
-        keep_once=site.shared and once,
+        keep_once=site.shared and not free,
+        lossless=asked != "auto" and not free,
     )
 
 
 def _candidates(
-    context: RunnerContext, query: KernelQuery, ranking: Sequence[str], tally: _Tally
+    context: RunnerContext,
+    site: OperatorSite,
+    query: KernelQuery,
+    ranking: Sequence[str],
+    tally: _Tally,
 ) -> list[Row]:
-    """Those that support the query, in order.  Better ranked ones that do not are told."""
-    chosen = select(
-        context.registry,
-        "kernel",
-        query,
-        operator=context.kernels.get(query.op),
-        ranking=ranking,
-    )
-    supporting = [row for row in chosen.table if isinstance(row.answer, Supported)]
-    for row in chosen.table:
-        if row.record is chosen.record:
+    """Those that support the query, in order; none must if the use stands for others.  Better
+    ranked ones that would compute such an operator, and not this use, are told."""
+    registry, operator = context.registry, context.kernels.get(query.op)
+    table: Sequence[Row]
+    if operator is None and _parts(site):
+        table = ask_all(registry, "kernel", query, ranking=ranking)
+    else:
+        table = select(registry, "kernel", query, operator=operator, ranking=ranking).table
+    supporting = [row for row in table if isinstance(row.answer, Supported)]
+    if supporting:
+        registry.find("kernel", supporting[0].record.name)  # raises for a second claim to the name
+    for row in table:
+        if supporting and row is supporting[0]:
             break
-        if isinstance(row.answer, Rejected) and row.record.name in ranking:
+        against = row.answer.reasons if isinstance(row.answer, Rejected) else ()
+        if row.record.name in ranking and against and "op" not in {r.field for r in against}:
             tally.left_out[_left_out(query.op, row.record.name, row.reasons)] = None
     for row in supporting:
         expect(row.instance, "answer", row.answer, KernelSupported)
@@ -137,20 +169,28 @@ def _prepare(
     query: KernelQuery,
     rows: Sequence[Row],
     tally: _Tally,
-) -> tuple[Row, Prepared]:
-    """The first kernel whom the values of the weights suit."""
+) -> tuple[Row, Prepared] | None:
+    """The first kernel whom the values of the weights suit; None if there is none, and the use
+    stands for others."""
     against = []
     for row in rows:
         kernel = cast(Kernel, row.instance)
         with blaming(kernel, f"preparing {name}"):
             prepared = kernel.prepare(query, site.weights(), site.constants)
         if not isinstance(prepared, Rejected):
+            expect(kernel, "prepare", prepared, Prepared)
+            if query.keep_once and not prepared.keeps_weights and prepared.rows is None:
+                needed = "weights that are kept, or `rows`, as others read them"
+                raise unfit(kernel, f"prepared {name} with", needed, "neither")
             if against:  # a second claim to this name matters only now
                 context.registry.find("kernel", row.record.name)
                 tally.left_out.update(dict.fromkeys(against))
-            return row, expect(kernel, "prepare", prepared, Prepared)
+            return row, prepared
         against.append(_left_out(f"{query.op} of {name}", row.record.name, prepared.reasons))
     choice = context.kernels.get(query.op)
+    if choice is None and _parts(site):
+        tally.left_out.update(dict.fromkeys(against))
+        return None
     raise SelectionError(
         f"no kernel can compute {query.op} of {name}: {'; '.join(against)}",
         plugin=f"kernel:{choice}" if choice else "kernel",

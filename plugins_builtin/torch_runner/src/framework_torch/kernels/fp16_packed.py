@@ -43,6 +43,7 @@ class Fp16PackedKernel(Kernel):
             *only(query, "device", ("cpu",)),
             *only(query, "dtype", ("float32",)),
             *only(query, "graph_mode", ("none",)),
+            *only(query, "lossless", (False,)),
             *only_known_traits(query),
             *only_plain_weights(query),
             *_instructions(query),

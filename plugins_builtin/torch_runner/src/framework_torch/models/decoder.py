@@ -15,15 +15,8 @@ from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.kernel import OperatorSite
 from framework.contracts.model import AttentionLayer, ForwardContext
 from framework_torch.models.config import DecoderConfig
-from framework_torch.models.layers import (
-    ACTIVATIONS,
-    Embedding,
-    Linear,
-    Operated,
-    RMSNorm,
-    rotate,
-    softcapped,
-)
+from framework_torch.models.fused import Fused, LayerInput, LayerOutput, Members
+from framework_torch.models.layers import Embedding, Head, Linear, Operated, RMSNorm, softcapped
 from framework_torch.models.rope import inverse_frequencies
 from framework_torch.specs import attention_spec
 
@@ -36,7 +29,7 @@ def layer_name(index: int) -> str:
     return f"layers.{index}"
 
 
-def _norm(config: DecoderConfig, size: int) -> nn.Module:
+def _norm(config: DecoderConfig, size: int) -> RMSNorm:
     return RMSNorm(size, config.norm_eps, offset=config.family.norm_offset)
 
 
@@ -58,33 +51,39 @@ class Layer(nn.Module):
         self.mlp_norm = _norm(config, config.hidden)
         self.gate_up = Linear(config.hidden, 2 * config.intermediate, config.mlp_bias)
         self.down = Linear(config.intermediate, config.hidden, config.mlp_bias)
-        self.activation = ACTIVATIONS[config.activation]
-        self.attention_end_norm: nn.Module = nn.Identity()
-        self.mlp_end_norm: nn.Module = nn.Identity()
+        self.attention_end_norm = self.mlp_end_norm = None
         if config.family.sandwich:
             self.attention_end_norm = _norm(config, config.hidden)
             self.mlp_end_norm = _norm(config, config.hidden)
+        self.before = LayerInput(
+            config,
+            _there(norm=self.input_norm, weight=self.qkv, q_norm=self.q_norm, k_norm=self.k_norm),
+        )
+        self.after = LayerOutput(
+            config,
+            _there(
+                output=self.output,
+                attention_end_norm=self.attention_end_norm,
+                norm=self.mlp_norm,
+                gate_up=self.gate_up,
+                down=self.down,
+                mlp_end_norm=self.mlp_end_norm,
+            ),
+        )
+        self._heads = (config.heads, config.kv_heads, config.kv_heads)
 
     def forward(
         self, x: torch.Tensor, angles: tuple[Angles, Angles], context: ForwardContext
     ) -> torch.Tensor:
         """x [T, hidden] -> [T, hidden].  angles: of layers that see all, and of local ones."""
-        attended = self._attention(self.input_norm(x), angles[self.local], context)
-        x = x + self.attention_end_norm(attended)
-        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
-        result = x + self.mlp_end_norm(self.down(self.activation(gate) * up))
-        return cast(torch.Tensor, result)
+        whole = self.before(x, *angles[self.local]).view(len(x), -1, self.config.head_size)
+        q, k, v = whole.split(self._heads, dim=1)
+        return cast(torch.Tensor, self.after(context.attend(self.name, q, k, v).flatten(1), x))
 
-    def _attention(self, x: torch.Tensor, angles: Angles, context: ForwardContext) -> torch.Tensor:
-        size = self.config.head_size
-        q, k, v = (
-            part.unflatten(-1, (-1, size))
-            for part in self.qkv(x).split(self.config.qkv_parts, dim=-1)
-        )
-        if self.q_norm is not None and self.k_norm is not None:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q, k = rotate(q, *angles), rotate(k, *angles)
-        return cast(torch.Tensor, self.output(context.attend(self.name, q, k, v).flatten(1)))
+
+def _there(**members: Linear | RMSNorm | None) -> Members:
+    """Those that this model has."""
+    return {name: part for name, part in members.items() if part is not None}
 
 
 class Decoder(nn.Module):
@@ -100,8 +99,8 @@ class Decoder(nn.Module):
         )
         self.layers = nn.ModuleList(Layer(config, index) for index in range(config.layers))
         self.norm = _norm(config, config.hidden)
-        self.head = Linear(config.hidden, config.vocab_size, bias=False, op="logits")
-        self.head.shared = config.tied
+        tied = self.embedding if config.tied else None
+        self.head = Head(config.hidden, config.vocab_size, tied)
         # Ones unless a file brings its own; float32 whatever the weights are.
         self.rotary_divisors = nn.Parameter(torch.empty(config.head_size // 2), requires_grad=False)
         self._frequencies: tuple[tuple[torch.Tensor, float], ...] = ()
@@ -120,8 +119,13 @@ class Decoder(nn.Module):
         }
 
     def operators(self) -> Mapping[str, OperatorSite]:
-        """By the name of their module."""
-        return {name: part for name, part in self.named_modules() if isinstance(part, Operated)}
+        """By the name of their module; those that stand for others first."""
+        found = {name: part for name, part in self.named_modules() if isinstance(part, Operated)}
+        names = {part: name for name, part in found.items()}
+        whole = {name: part for name, part in found.items() if isinstance(part, Fused)}
+        for part in whole.values():
+            part.parts = tuple(names[member] for member in part.members.values())
+        return {**whole, **found}
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, self.embedding(ids))
@@ -151,11 +155,11 @@ class Decoder(nn.Module):
         return softcapped(self.head(hidden).float(), self.config.final_softcap)
 
     def _angles(self, positions: torch.Tensor, dtype: torch.dtype) -> tuple[Angles, Angles]:
-        """Of layers that see all, and of local ones: cos and sin [T, 1, head_size / 2].
+        """Of layers that see all, and of local ones: cos and sin [T, head_size / 2].
         Positions are exact in float32 up to 2**24."""
         if not self._frequencies:
             self._frequencies = self._read_frequencies()
-        at = positions[:, None, None].float()
+        at = positions[:, None].float()
         made = [
             tuple((turn(at * frequencies) * magnitude).to(dtype) for turn in (torch.cos, torch.sin))
             for frequencies, magnitude in self._frequencies

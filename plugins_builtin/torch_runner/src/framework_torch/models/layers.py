@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import cast
 
 import torch
 from torch import nn
@@ -19,6 +20,17 @@ ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }
 
+# What the operator layer_output calls them.
+ACTIVATION_TRAITS: Mapping[str, frozenset[str]] = {
+    "silu": frozenset(),
+    "swish": frozenset(),
+    "relu": frozenset(("relu",)),
+    "gelu": frozenset(("gelu",)),
+    "gelu_new": frozenset(("gelu_tanh",)),
+    "gelu_pytorch_tanh": frozenset(("gelu_tanh",)),
+}
+assert ACTIVATION_TRAITS.keys() == ACTIVATIONS.keys()
+
 
 class Operated(nn.Module):
     """A use of an operator, see `framework.contracts.kernel.OperatorSite`.
@@ -30,6 +42,7 @@ class Operated(nn.Module):
     op: str
     shared = False
     num_bytes = 0
+    parts: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -48,9 +61,13 @@ class Operated(nn.Module):
         kept = sum(weight.nbytes for weight in self.weights().values())
         self.num_bytes = prepared.num_bytes + (kept if prepared.keeps_weights else 0)
         if not prepared.keeps_weights:
-            for name in self.weights():
-                setattr(self, name, None)
+            self.release()
         self.forward = prepared.call
+
+    def release(self) -> None:
+        """Let the weights go."""
+        for name in self.weights():
+            setattr(self, name, None)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -100,6 +117,21 @@ class Linear(Operated):
         return F.linear(x, self.weight, self.bias)
 
 
+class Head(Linear):
+    """From hidden states to the vocabulary.  tied: the embedding of the same weight, or None."""
+
+    def __init__(self, inputs: int, outputs: int, tied: Embedding | None) -> None:
+        super().__init__(inputs, outputs, bias=False, op="logits")
+        self.shared = tied is not None
+        self._tied = (tied,)  # no submodule: it has a place of its own in the model
+
+    def adopt(self, prepared: Prepared) -> None:
+        (tied,) = self._tied
+        if tied is not None and not prepared.keeps_weights and prepared.rows is not None:
+            tied.read_from(prepared.rows)
+        super().adopt(prepared)
+
+
 class Embedding(nn.Module):
     """ids [T] -> [T, size]; `scaled` multiplies by the root of the size, rounded to the type of
     the weights as Gemma was trained."""
@@ -108,9 +140,15 @@ class Embedding(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(count, size), requires_grad=False)
         self.scale = size**0.5 if scaled else None
+        self._rows: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def read_from(self, rows: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        """Let the weight go, and take its rows from a kernel that has packed it."""
+        self._rows = rows
+        self.weight = cast(nn.Parameter, None)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        rows = F.embedding(ids, self.weight)
+        rows = F.embedding(ids, self.weight) if self._rows is None else self._rows(ids)
         return rows if self.scale is None else rows * torch.tensor(self.scale).to(rows)
 
 

@@ -1,0 +1,94 @@
+/* Linear maps with packed weights, and what stands between them in a decoder.
+ *
+ * Weights [outputs, inputs] lie in panels of `width` outputs, a multiple of LANES that the
+ * instruction set decides:
+ *   panel [inputs][width]   the weights of one input for all outputs of the panel
+ * The last panel is filled up with zeros.  The product of a row is one sum for each output, over
+ * its inputs in their order, in float32; nothing else enters it.  So a row's result is equal bit
+ * for bit whatever rows come with it, and however they are cut among threads.
+ */
+#ifndef PACKED_H
+#define PACKED_H
+
+#include "paged.h"
+
+/* weights: of type `dtype`.  bias: `panels * width` floats, or
+ * NULL. */
+struct packed {
+    int32_t outputs, inputs, panels, width, dtype;
+    void *weights;
+    float *bias;
+};
+
+/* out [rows, outputs] = x [rows, inputs] times weight transposed, plus bias, plus `more`
+ * [rows, outputs] unless it is NULL.  Strides count elements.  out is none of the others.
+ * origin: the output that comes first in out and more. */
+struct product {
+    const struct packed *packed;
+    const float *x, *more;
+    float *out;
+    int64_t x_stride, more_stride, out_stride;
+    int32_t rows, origin;
+};
+
+/* What one instruction set offers.  pack: lays out the panels from `first` on, up to `last`, of
+ * weights with `stride` elements from one output to the next.  multiply: panels [first, last) of
+ * rows [start, stop).  unpack: one row of the weights. */
+struct kernels {
+    const char *name;
+    int32_t width;
+    void (*pack)(struct packed *packed, const float *weights, int64_t stride, int32_t first,
+                 int32_t last);
+    void (*multiply)(const struct product *product, int32_t first, int32_t last, int32_t start,
+                     int32_t stop);
+    void (*unpack)(const struct packed *packed, int64_t row, float *out);
+    void (*norm)(const float *x, const float *weight, float offset, float eps, int32_t size,
+                 const float *more, float *out);
+    void (*rotate)(float *x, const float *cosines, const float *sines, int32_t size);
+    void (*gate)(const float *gate_up, int32_t size, int32_t activation, float *out);
+};
+extern const struct kernels kernels_avx512, kernels_avx2, kernels_plain;
+const struct kernels *best_kernels(void);
+
+/* NULL when memory is short.  weights [outputs, inputs] and bias [outputs] are copied. */
+struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs, int32_t inputs,
+                           const float *bias, int32_t dtype, int32_t threads);
+void free_packed(struct packed *packed);
+int64_t packed_bytes(const struct packed *packed);
+/* Whether bfloat16 holds all of them exactly. */
+int fits_bfloat16(const float *values, int64_t count);
+
+void run_product(const struct product *product, int32_t threads);
+
+enum activation { SILU = 0, GELU_TANH = 1, GELU = 2, RELU = 3 };
+
+/* A norm: x / sqrt(mean(x^2) + eps) * (offset + weight).  weight NULL: there is none. */
+struct norm {
+    const float *weight;
+    float offset, eps;
+};
+
+/* From a layer's input to queries, keys and values: norm, linear, norms of heads, rotation. */
+struct entry {
+    struct norm norm, query_norm, key_norm;
+    const struct packed *linear;
+    int32_t heads, kv_heads, head_size;
+};
+
+/* From attention to a layer's output: linear, residual, norm, gated linear, linear, residual;
+ * with norms of what is added, if they are there. */
+struct leave {
+    struct norm attention_norm, norm, mlp_norm;
+    const struct packed *output, *gate_up, *down;
+    int32_t activation;
+};
+
+/* x [rows, inputs of linear]; cosines, sines [rows, head_size / 2];
+ * out [rows, heads + 2 kv_heads, head_size].  0, or -1 when memory is short. */
+int run_entry(const struct entry *entry, const float *x, int64_t x_stride, const float *cosines,
+              const float *sines, float *out, int32_t rows, int32_t threads);
+/* attended [rows, inputs of output], x and out [rows, outputs of down]. */
+int run_leave(const struct leave *leave, const float *attended, int64_t attended_stride,
+              const float *x, int64_t x_stride, float *out, int32_t rows, int32_t threads);
+
+#endif

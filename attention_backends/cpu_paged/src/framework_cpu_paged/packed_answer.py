@@ -1,0 +1,74 @@
+"""What the kernel can compute, as rules over the query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from framework.contracts.base import Answer, Rejected, Rejection
+from framework.contracts.kernel import OPERATORS, KernelQuery, KernelSupported
+from framework_cpu_paged.answer import native_is_built, not_built
+
+OPS = ("linear", "logits", "layer_input", "layer_output")
+UNIT = 2.0**-24
+"""Largest relative error of rounding to float32."""
+HALF_UNIT = 2.0**-11
+"""The same for fp16."""
+SMALLEST_NORMAL = 2.0**-14
+KEPT: Mapping[bool, str] = {
+    True: "in the narrowest type that holds them exactly",
+    False: "as bfloat16 if that holds them exactly, else rounded to fp16",
+}
+"""By whether nothing may be lost."""
+_ANOTHER = "let another kernel serve it"
+_ACTIVATIONS = ("relu", "gelu", "gelu_tanh")
+
+
+def _rules(query: KernelQuery) -> Iterator[tuple[bool, str, object]]:
+    """(broken, field, needed) for each rule."""
+    for field, allowed in (
+        ("op", OPS),
+        ("tensor_api", ("torch",)),
+        ("device", ("cpu",)),
+        ("dtype", ("float32",)),
+        ("weight_dtype", ("float32",)),
+        ("quantization", (None,)),
+        ("graph_mode", ("none",)),
+    ):
+        value = getattr(query, field)
+        yield value not in allowed, field, " or ".join(map(str, allowed))
+    operator = OPERATORS.get(query.op)
+    known = frozenset(operator.traits if operator is not None else ())
+    yield not query.traits <= known, "traits", f"some of {sorted(known)}"
+    activations = query.traits & set(_ACTIVATIONS)
+    yield len(activations) > 1, "traits", "one activation"
+    # Whole layers have weights that are read by nobody else.
+    whole = query.op in ("layer_input", "layer_output")
+    yield whole and query.keep_once, "keep_once", False
+
+
+def answer(query: KernelQuery, built: Callable[[], bool] = native_is_built) -> Answer:
+    """All reasons against, or what is offered."""
+    reasons = [
+        Rejection(
+            code=field,
+            field=field,
+            found=sorted(query.traits) if field == "traits" else getattr(query, field),
+            needed=needed,
+            remedy=_ANOTHER,
+        )
+        for broken, field, needed in _rules(query)
+        if broken
+    ]
+    if not built():
+        reasons.append(not_built())
+    if reasons:
+        return Rejected(tuple(reasons))
+    # Products follow one another in a layer, and each adds its own share.
+    terms = sum(query.sizes.values()) + 64
+    return KernelSupported(
+        note=f"in C, in torch's threads; weights {KEPT[query.lossless]}, sums in float32",
+        error=terms * UNIT + (0.0 if query.lossless else 4 * HALF_UNIT),
+        smallest=0.0 if query.lossless else SMALLEST_NORMAL,
+        packs=True,
+        row_independent=True,
+    )

@@ -1,0 +1,185 @@
+"""Packing, and calls of the part in C, with tensors as addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch  # before _native, which looks for torch's thread pool when it is imported
+
+from framework.contracts.base import Rejected, Rejection
+from framework.contracts.kernel import KernelQuery, Prepared
+from framework_cpu_paged import _native
+
+Weights = Mapping[str, torch.Tensor]
+Norm = tuple[int, float, float]
+"""Address of the weights, what is added to them, eps; as the part in C reads it."""
+
+FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
+LARGEST = 65504.0
+NO_NORM: Norm = (0, 0.0, 0.0)
+ACTIVATIONS: Mapping[str, int] = {"gelu_tanh": 1, "gelu": 2, "relu": 3}
+SILU = 0
+
+
+class UnfitError(Exception):
+    """Weights that cannot be kept; holds the reason."""
+
+    def __init__(self, reason: Rejection) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
+
+
+def prepare(
+    query: KernelQuery, weights: Weights, constants: Mapping[str, float]
+) -> Prepared | Rejected:
+    """As `Kernel.prepare`."""
+    make = {"layer_input": _layer_input, "layer_output": _layer_output}.get(query.op, _linear)
+    try:
+        return make(query, weights, constants)
+    except UnfitError as unfit:
+        return Rejected((unfit.reason,))
+
+
+def _pack(query: KernelQuery, name: str, weights: Weights, bias: str) -> object:
+    """A capsule that owns packed copies of both."""
+    weight, added = weights[name], weights.get(bias)
+    weight = weight.detach().contiguous()
+    added = None if added is None else added.detach().contiguous()
+    return _native.pack(
+        weight.data_ptr(),
+        weight.stride(0),
+        *weight.shape,
+        0 if added is None else added.data_ptr(),
+        _stored_as(name, weight, query.lossless),
+        torch.get_num_threads(),
+    )
+
+
+def _stored_as(name: str, weight: torch.Tensor, lossless: bool) -> int:
+    if _native.fits_bfloat16(weight.data_ptr(), weight.numel()):
+        return BFLOAT16
+    if lossless:
+        return FLOAT16 if torch.equal(weight.half().float(), weight) else FLOAT32
+    low, high = (float(end) for end in weight.aminmax())
+    largest = max(-low, high)
+    if largest <= LARGEST:  # False for NaN, too
+        return FLOAT16
+    raise UnfitError(
+        Rejection(
+            code="weight_range",
+            field="weight",
+            found=f"{largest:g} in {name}",
+            needed=f"magnitudes of at most {LARGEST:g}, the largest number of fp16",
+            remedy="ask for dtype float32, or let another kernel serve it",
+        )
+    )
+
+
+def _linear(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
+    packed = _pack(query, "weight", weights, "bias")
+    outputs, inputs = query.sizes["out_features"], query.sizes["in_features"]
+    empty, threads, multiply = torch.empty, torch.get_num_threads, _native.multiply
+
+    def call(x: torch.Tensor) -> torch.Tensor:
+        if x.stride(-1) != 1:
+            x = x.contiguous()
+        out = empty((len(x), outputs))
+        multiply(packed, x.data_ptr(), x.stride(0), len(x), out.data_ptr(), threads())
+        return out
+
+    def rows(ids: torch.Tensor) -> torch.Tensor:
+        ids, out = ids.contiguous(), empty((len(ids), inputs))
+        _native.unpack(packed, ids.data_ptr(), len(ids), out.data_ptr())
+        return out
+
+    return Prepared(
+        call=call, keeps_weights=False, num_bytes=_native.packed_bytes(packed), rows=rows
+    )
+
+
+def _norms(query: KernelQuery, constants: Mapping[str, float]) -> Callable[..., Norm]:
+    offset, eps = float("offset" in query.traits), constants["eps"]
+
+    def norm(weight: torch.Tensor | None) -> Norm:
+        return NO_NORM if weight is None else (weight.data_ptr(), offset, eps)
+
+    return norm
+
+
+def _own(weights: Weights, *names: str) -> dict[str, torch.Tensor]:
+    """Copies of small weights, which the part in C reads in place."""
+    return {name: weights[name].detach().clone().contiguous() for name in names if name in weights}
+
+
+def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
+    sizes, norm = query.sizes, _norms(query, constants)
+    linear = _pack(query, "weight", weights, "bias")
+    own = _own(weights, "norm", "q_norm", "k_norm")
+    entry = _native.entry(
+        linear,
+        norm(own["norm"]),
+        norm(own.get("q_norm")),
+        norm(own.get("k_norm")),
+        sizes["heads"],
+        sizes["kv_heads"],
+        sizes["head_size"],
+    )
+    outputs, empty, threads = sizes["out_features"], torch.empty, torch.get_num_threads
+    run = _native.run_entry
+
+    def call(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
+        kept = own, linear, cosines.contiguous(), sines.contiguous()
+        rows = len(x)
+        out = empty((rows, outputs))
+        run(
+            entry,
+            x.data_ptr(),
+            x.stride(0),
+            kept[2].data_ptr(),
+            kept[3].data_ptr(),
+            out.data_ptr(),
+            rows,
+            threads(),
+        )
+        return out
+
+    return Prepared(call=call, keeps_weights=False, num_bytes=_bytes((linear,), own))
+
+
+def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
+    sizes, norm = query.sizes, _norms(query, constants)
+    packed = tuple(
+        _pack(query, name, weights, f"{name}_bias") for name in ("output", "gate_up", "down")
+    )
+    own = _own(weights, "attention_end_norm", "norm", "mlp_end_norm")
+    activation = next((ACTIVATIONS[name] for name in query.traits & ACTIVATIONS.keys()), SILU)
+    leave = _native.leave(
+        *packed,
+        norm(own.get("attention_end_norm")),
+        norm(own["norm"]),
+        norm(own.get("mlp_end_norm")),
+        activation,
+    )
+    outputs, empty, threads = sizes["features"], torch.empty, torch.get_num_threads
+    run = _native.run_leave
+
+    def call(attended: torch.Tensor, x: torch.Tensor, kept: object = (packed, own)) -> torch.Tensor:
+        rows = len(x)
+        out = empty((rows, outputs))
+        run(
+            leave,
+            attended.data_ptr(),
+            attended.stride(0),
+            x.data_ptr(),
+            x.stride(0),
+            out.data_ptr(),
+            rows,
+            threads(),
+        )
+        return out
+
+    return Prepared(call=call, keeps_weights=False, num_bytes=_bytes(packed, own))
+
+
+def _bytes(packed: tuple[object, ...], own: Mapping[str, torch.Tensor]) -> int:
+    return sum(map(_native.packed_bytes, packed)) + sum(each.nbytes for each in own.values())
