@@ -191,9 +191,7 @@ class OperatorSite(Protocol):
     """One use of an operator in a model; `Model.operators()` gives all by name.
 
     shared: something else in the model reads rows of the same weight; it takes `Prepared.rows` if
-    the weights go.  parts: names of the uses that this one stands for, () for most: it is theirs
-    if a kernel serves it, and else each of them is computed on its own.  A use that stands for
-    others comes before them.
+    the weights go.
     """
 
     op: str
@@ -201,7 +199,6 @@ class OperatorSite(Protocol):
     traits: frozenset[str]
     constants: Mapping[str, float]
     shared: bool
-    parts: Sequence[str]
 
     def weights(self) -> Mapping[str, torch.Tensor]:
         """The tensors that `prepare` shall get."""
@@ -210,6 +207,16 @@ class OperatorSite(Protocol):
     def adopt(self, prepared: Prepared) -> None:
         """Call `prepared.call` from now on; let the weights go unless it keeps them."""
         ...
+
+
+class WholeSite(OperatorSite, Protocol):
+    """A use that stands for others, and comes before them.
+
+    parts: their names.  It takes their place if a kernel serves it; else each of them is computed
+    on its own.
+    """
+
+    parts: Sequence[str]
 
 
 class Kernel(Contract):

@@ -10,6 +10,7 @@ import pytest
 from framework.contracts.base import Rejected, Rejection, Supported
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.kernel import KernelSuite
+from framework_cpu_paged.packed_kernel import CpuPackedKernel
 from framework_torch.kernels.plain import PlainKernel
 from tests.conformance.mutants import (
     assert_caught,
@@ -202,6 +203,55 @@ class KeepsSharedWeightsTwice(Changed):
         return replace(prepared, keeps_weights=not query.keep_once, num_bytes=8 * query.keep_once)
 
 
+class ChangedLayers(CpuPackedKernel):
+    """The packed kernel with another result."""
+
+    def __init_subclass__(cls):
+        cls.__doc__ = "Broken on purpose."
+
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        if isinstance(prepared, Rejected):
+            return prepared
+        call = prepared.call
+        return replace(prepared, call=lambda *x: self.computed(call(*x), query))
+
+    def computed(self, result, query):
+        return result
+
+
+@breaks("KERN-105")
+class GivesRowsOfOthers(ChangedLayers):
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        rows = getattr(prepared, "rows", None)
+        return replace(prepared, rows=lambda ids: rows(ids) * 1.01) if rows else prepared
+
+
+@breaks("KERN-106")
+class LosesUnasked(ChangedLayers):
+    def prepare(self, query, weights, constants):
+        return super().prepare(replace(query, lossless=False), weights, constants)
+
+
+@breaks("KERN-107", *COMPUTES)
+class ErrsInLayerInputs(ChangedLayers):
+    def computed(self, result, query):
+        return result * 1.1 if query.op == "layer_input" else result
+
+
+@breaks("KERN-108", *COMPUTES)
+class ErrsInLayerOutputs(ChangedLayers):
+    def computed(self, result, query):
+        return result * 1.1 if query.op == "layer_output" else result
+
+
+@breaks("KERN-206")
+class LosesAndSaysNotWhy(Changed):
+    def answered(self, query, answer):
+        return rejected(query, "dtype") if query.lossless else answer
+
+
 def names_another(op):
     """A kernel that rejects an operator for another reason."""
 
@@ -224,10 +274,8 @@ class SharesNotAndSaysNotWhy(Changed):
         return rejected(query, "dtype") if query.keep_once else answer
 
 
-NAMES_ANOTHER = [
-    breaks(f"KERN-{201 + index}")(names_another(op))
-    for index, op in enumerate(("linear", "logits", "rms_norm"))
-]
+OPS = {201: "linear", 202: "logits", 203: "rms_norm", 207: "layer_input", 208: "layer_output"}
+NAMES_ANOTHER = [breaks(f"KERN-{number}")(names_another(op)) for number, op in OPS.items()]
 MUTANTS = [*mutants_of(list(globals().values())), *NAMES_ANOTHER]
 
 
@@ -262,7 +310,7 @@ def test_each_clause_has_a_mutant_and_each_capability_a_pair():
     assert not unpaired(KernelSuite)
 
 
-@pytest.mark.parametrize("name", ["plain", "fp16_packed", "fused_norm"])
+@pytest.mark.parametrize("name", ["plain", "fp16_packed", "fused_norm", "cpu_packed"])
 def test_our_kernels_conform(name):
     report = check(f"kernel:{name}")
     assert not report.failures, report.text()

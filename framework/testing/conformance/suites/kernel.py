@@ -9,29 +9,30 @@ from typing import Any
 import numpy as np
 
 from framework.contracts.base import Rejected
-from framework.contracts.kernel import KernelQuery, KernelSupported, Prepared
-from framework.testing.conformance.cases import Case, expect
+from framework.contracts.kernel import KernelSupported, Prepared
+from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
-from framework.testing.conformance.suites.kernel_answers import KernelAnswers
 from framework.testing.conformance.suites.kernel_base import Bound
+from framework.testing.conformance.suites.kernel_wishes import ROWS, KernelWishes
 from framework.testing.conformance.suites.queries import but, check_rejected
 
-ROWS = (0, 1, 2, 3, 5, 8, 13)
 
-
-class KernelSuite(KernelAnswers):
+class KernelSuite(KernelWishes):
     """Seeded random uses of the operators that a kernel serves, against numpy in float64.
 
     A result may be off by what the kernel's own answer says, and by no more.
     """
 
-    capabilities = ("linear", "logits", "rms_norm", "row_independent", "keep_once")
+    capabilities = (
+        *("linear", "logits", "rms_norm", "layer_input", "layer_output"),
+        *("row_independent", "keep_once", "lossless"),
+    )
 
     def declared(self) -> frozenset[str]:
         """An operator, or a wish, with which `answer` supports some use."""
         own, served = self.new(), self.served()
         found = {query.op for query in served} & set(self.capabilities)
-        for wish in ("row_independent", "keep_once"):
+        for wish in ("row_independent", "keep_once", "lossless"):
             if any(isinstance(own.answer(but(q, **{wish: True})), KernelSupported) for q in served):
                 found.add(wish)
         return frozenset(found)
@@ -49,7 +50,7 @@ class KernelSuite(KernelAnswers):
             query = served[case.index]
             case.note(op=query.op, dtype=query.dtype)
             bound = self.bind(case, query)
-            result = bound.prepared.call(self.tensor(query, self.x(case, query, 3)))
+            result = self.call(bound, self.x(case, query, 3))
             like = self.tensor(query, np.zeros(1))
             expect(result.dtype == like.dtype, "another type", expected=like.dtype, found=result)
 
@@ -60,10 +61,11 @@ class KernelSuite(KernelAnswers):
             weights, _ = self.draw(case, query)
             bound = self.bind(case, query, weights=weights)
             x = self.x(case, query, 5)
-            tensor = self.tensor(query, x)
-            result = bound.prepared.call(tensor)
-            expect(result is not tensor, "the result is the argument")
-            expect(np.array_equal(self.read(query, tensor), x), "activations were changed")
+            given = self.arguments(query, x)
+            result = bound.prepared.call(*given)
+            expect(all(result is not each for each in given), "the result is the argument")
+            kept = np.concatenate([self.read(query, each) for each in given], axis=-1)
+            expect(np.array_equal(kept, x), "activations were changed")
             for name, values in bound.weights.items():
                 same = np.array_equal(self.read(query, weights[name]), values)
                 expect(same, f"{name} was changed")
@@ -73,8 +75,8 @@ class KernelSuite(KernelAnswers):
         for case in self.cases(3):
             bound = self.bind(case, self.use(case))
             x = self.x(case, bound.query, 3)
-            first = bound.prepared.call(self.tensor(bound.query, x))
-            bound.prepared.call(self.tensor(bound.query, x + 1))
+            first = self.call(bound, x)
+            self.call(bound, x + 1)
             self.check(bound, x, first, "a result after the next call")
 
     @clause("KERN-024", "one instance serves several uses at a time", of=("prepare",))
@@ -135,10 +137,10 @@ class KernelSuite(KernelAnswers):
         for case in self.cases(4):
             bound = self.bind(case, self.use(case))
             x = self.x(case, bound.query, 6)
-            whole = self.read(bound.query, bound.prepared.call(self.tensor(bound.query, x)))
+            whole = self.read(bound.query, self.call(bound, x))
             x[2] = np.nan
             x[4, 0] = np.inf
-            spoilt = self.read(bound.query, bound.prepared.call(self.tensor(bound.query, x)))
+            spoilt = self.read(bound.query, self.call(bound, x))
             rest = [0, 1, 3, 5]
             expect(np.array_equal(spoilt[rest], whole[rest]), "other rows change")
             expect(not np.isfinite(spoilt[2]).any(), "NaN is hidden", found=spoilt[2][:4])
@@ -171,56 +173,33 @@ class KernelSuite(KernelAnswers):
         self._rejected("rms_norm")
 
     @clause(
-        "KERN-104",
-        "where rows are independent, they are so bit for bit",
-        needs="row_independent",
+        "KERN-107",
+        "layer input: as near to the truth as it says",
+        needs="layer_input",
         of=("prepare",),
     )
-    def rows_are_independent(self) -> None:
-        for case in self.cases(6):
-            query = self._wishing(case, "row_independent")
-            bound = self.bind(case, query)
-            expect(bound.answer.row_independent, "asked for, and not promised", found=bound.answer)
-            x = self.x(case, query, max(ROWS))
-            whole = self.read(query, bound.prepared.call(self.tensor(query, x)))
-            for rows in (count for count in ROWS if count):
-                first = int(case.rng.integers(0, max(ROWS) - rows + 1))
-                part = self.tensor(query, x[first : first + rows])
-                found = self.read(query, bound.prepared.call(part))
-                same = np.array_equal(found, whole[first : first + rows])
-                expect(same, f"rows {first} to {first + rows} differ from those beside others")
+    def layer_input_is_right(self) -> None:
+        self._right("layer_input")
+
+    @clause("KERN-207", "layer input: the reason names it", lacks="layer_input", of=("answer",))
+    def layer_input_is_rejected(self) -> None:
+        self._rejected("layer_input")
 
     @clause(
-        "KERN-204",
-        "who rejects independent rows promises them nowhere, and says so",
-        lacks="row_independent",
-        of=("answer",),
-    )
-    def dependent_rows_are_told(self) -> None:
-        for query in self.served():
-            promised = self.new().answer(query).row_independent
-            expect(not promised, "rejected when asked for, promised when not")
-            check_rejected(self.new(), but(query, row_independent=True), "row_independent")
-
-    @clause(
-        "KERN-105",
-        "weights that others read, too, are kept as they are",
-        needs="keep_once",
+        "KERN-108",
+        "layer output: as near to the truth as it says",
+        needs="layer_output",
         of=("prepare",),
     )
-    def shared_weights_are_kept(self) -> None:
-        for case in self.cases(4):
-            bound = self.bind(case, self._wishing(case, "keep_once"))
-            good = bound.prepared.keeps_weights and bound.prepared.num_bytes == 0
-            expect(good, "shared weights are kept twice", found=bound.prepared)
+    def layer_output_is_right(self) -> None:
+        self._right("layer_output")
 
-    @clause("KERN-205", "shared weights: the reason names them", lacks="keep_once", of=("answer",))
-    def shared_weights_are_rejected(self) -> None:
-        for query in self.served():
-            check_rejected(self.new(), but(query, keep_once=True), "keep_once")
+    @clause("KERN-208", "layer output: the reason names it", lacks="layer_output", of=("answer",))
+    def layer_output_is_rejected(self) -> None:
+        self._rejected("layer_output")
 
     def _compute(self, bound: Bound, x: Any) -> None:
-        self.check(bound, x, bound.prepared.call(self.tensor(bound.query, x)))
+        self.check(bound, x, self.call(bound, x))
 
     def _right(self, op: str) -> None:
         for case in self.cases(8):
@@ -232,10 +211,3 @@ class KernelSuite(KernelAnswers):
         for query in self.all_queries():
             if query.op == op:
                 check_rejected(self.new(), query, "op")
-
-    def _wishing(self, case: Case, wish: str) -> KernelQuery:
-        """A random use that is supported with the wish."""
-        query = self.use(case)
-        asked = [but(q, **{wish: True}) for q in (query, *self.served())]
-        own = self.new()
-        return next(q for q in asked if isinstance(own.answer(q), KernelSupported))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,6 +20,7 @@ from framework.contracts.platform import DeviceFacts
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.outcomes import NoDevice, Violation
 from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.kernel_layers import LAYER_SIZES, LAYERS
 from framework.testing.conformance.suites.kernel_reference import F64, REFERENCES, Reference
 from framework.testing.conformance.suites.place import bridge_to, ready_platforms
 from framework.testing.conformance.suites.queries import but
@@ -27,6 +28,11 @@ from framework.testing.conformance.suites.queries import but
 SIZES = (1, 2, 3, 7, 8, 16, 24, 33, 64, 65, 100, 128)
 STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 """Between numbers near zero."""
+ARGUMENTS: Mapping[str, tuple[str, ...]] = {
+    "layer_input": ("features", "half_head", "half_head"),
+    "layer_output": ("in_features", "features"),
+}
+"""Sizes of the arguments of a call, where it is not one of the first size."""
 _ABOUT_THE_PLACE = {"platform", "device", "capability", "features", "tensor_api"}
 
 
@@ -48,14 +54,14 @@ class KernelBase(Suite):
     """
 
     kind = "kernel"
-    references: ClassVar[Mapping[str, Reference]] = REFERENCES
+    references: ClassVar[Mapping[str, Reference]] = {**REFERENCES, **LAYERS}
     tensor_api: ClassVar[str] = "torch"
     platform: ClassVar[str | None] = None
 
     def queries(self, facts: DeviceFacts) -> list[KernelQuery]:
         """Plain uses, in small sizes and in each type that the platform computes in."""
         plain = (q for q in usual_queries(facts) if q.op in self.references)
-        small = [but(q, sizes=dict.fromkeys(q.sizes, 16)) for q in plain]
+        small = [but(q, sizes=_sizes(q, lambda: 16)) for q in plain]
         return [but(q, dtype=name, weight_dtype=name) for q in small for name in facts.dtypes]
 
     def served(self) -> list[KernelQuery]:
@@ -106,7 +112,7 @@ class KernelBase(Suite):
         for _ in range(20):
             drawn = but(
                 query,
-                sizes={name: int(case.rng.choice(SIZES)) for name in query.sizes},
+                sizes=_sizes(query, lambda: int(case.rng.choice(SIZES))),
                 traits=frozenset(name for name in traits if case.rng.random() < 0.5),
                 row_independent=bool(case.rng.random() < 0.3),
             )
@@ -155,16 +161,30 @@ class KernelBase(Suite):
         )
 
     def x(self, case: Case, query: KernelQuery, *rows: int) -> F64:
-        """Random activations [*rows, features], as exact as their type holds them."""
-        width = next(iter(query.sizes.values()))
+        """Random activations [*rows, features], as exact as their type holds them; of an operator
+        with several arguments side by side."""
+        width = sum(_widths(query))
         scale = 10.0 ** case.rng.integers(-3, 3)
         return self.read(query, self.tensor(query, case.rng.normal(size=(*rows, width)) * scale))
+
+    def arguments(self, query: KernelQuery, x: F64) -> list[Any]:
+        """Activations as the operator takes them."""
+        parts = np.split(x, np.cumsum(_widths(query))[:-1], axis=-1)
+        return [self.tensor(query, part) for part in parts]
+
+    def call(self, bound: Bound, x: F64) -> Any:
+        """What the kernel makes of activations."""
+        return bound.prepared.call(*self.arguments(bound.query, x))
 
     def check(self, bound: Bound, x: F64, result: Any, what: str = "the result") -> None:
         """Violation unless a result is as near to the truth as the answer promises."""
         query, found = bound.query, self.read(bound.query, result)
         truth = self.references[query.op](
-            x, bound.weights, bound.constants, query.traits, bound.answer.smallest
+            x,
+            bound.weights,
+            {**bound.constants, **query.sizes},
+            query.traits,
+            bound.answer.smallest,
         )
         expect(
             found.shape == truth.values.shape,
@@ -184,3 +204,15 @@ class KernelBase(Suite):
                 f"{bound.answer.error * truth.terms[at]:.2g} (error {bound.answer.error:.2g})\n"
                 f"  found:    {found[at]:.8g}"
             )
+
+
+def _sizes(query: KernelQuery, draw: Callable[[], int]) -> dict[str, int]:
+    """Sizes for an operator, which fit together where they must."""
+    fitting = LAYER_SIZES.get(query.op)
+    return {name: draw() for name in query.sizes} if fitting is None else fitting(draw)
+
+
+def _widths(query: KernelQuery) -> list[int]:
+    """Of the arguments of a call."""
+    names = ARGUMENTS.get(query.op, (next(iter(query.sizes)),))
+    return [query.sizes[name] for name in names]

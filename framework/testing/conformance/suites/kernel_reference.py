@@ -21,7 +21,8 @@ class Truth:
 
 
 Reference = Callable[[F64, Weights, Mapping[str, float], frozenset[str], float], Truth]
-"""(x, weights, constants, traits, smallest): weights below `smallest` count as that large."""
+"""(x, weights, constants and sizes, traits, smallest): weights below `smallest` count as that
+large."""
 
 
 def linear(

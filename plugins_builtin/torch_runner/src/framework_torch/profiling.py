@@ -179,13 +179,13 @@ def _choices(loaded: Loaded) -> list[Any]:
 
 def work(loaded: Loaded, rows: int, context: int) -> dict[str, float]:
     """Of a decode step of so many rows, each at so many tokens: flops of the linear operators,
-    bytes of their weights in the form that is used, bytes of the cache that are read at most."""
+    bytes of all weights in the form that is used, bytes of the cache that are read at most."""
     flops = weights = 0.0
     for _, site in _sites(loaded):
         if site.op in ("linear", "logits"):
             numbers = site.sizes["in_features"] * site.sizes["out_features"]
             flops += 2.0 * rows * numbers
-            weights += getattr(site, "num_bytes", 4 * numbers)
+        weights += getattr(site, "num_bytes", 0)
     cache = sum(layer.spec.page_bytes(context) for layer in loaded.layers.values())
     return {"flops": flops, "bytes": weights, "cache_bytes": float(rows * cache)}
 

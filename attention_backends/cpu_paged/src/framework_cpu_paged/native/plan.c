@@ -11,17 +11,35 @@ typedef struct {
     kernel *write, *attend;
 } variant;
 
-static variant best(void)
+/* Whether the operator has not forbidden it by naming a lesser one. */
+static int allowed(const char *name)
+{
+    const char *asked = getenv("FRAMEWORK_CPU_INSTRUCTIONS");
+    return asked == NULL || *asked == 0 || !strcmp(asked, name) ||
+           (!strcmp(asked, "avx512") && !strcmp(name, "avx2"));
+}
+
+static variant find_best(void)
 {
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl"))
+    if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl"))
         return (variant){"avx512", write_avx512, attend_avx512};
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+    if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
         return (variant){"avx2", write_avx2, attend_avx2};
 #endif
     return (variant){"plain", write_plain, attend_plain};
+}
+
+static variant best(void)
+{
+    static variant found; /* first asked for under Python's lock, at import */
+    if (found.name == NULL)
+        found = find_best();
+    return found;
 }
 
 const char *instruction_set(void)

@@ -81,7 +81,7 @@ def choose_kernels(
 
 
 def _parts(site: OperatorSite) -> Sequence[str]:
-    """Sites of earlier releases have none."""
+    """Of a `framework.contracts.kernel.WholeSite`; others have none."""
     return getattr(site, "parts", ())
 
 
