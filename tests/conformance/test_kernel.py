@@ -22,7 +22,7 @@ from tests.conformance.mutants import (
 )
 from tests.conformance.sites import put
 
-COMPUTES = tuple(f"KERN-{number:03}" for number in (*range(20, 28), 101, 102, 103))
+COMPUTES = tuple(f"KERN-{number:03}" for number in (*range(20, 28), 101, 102, 103, 106, 107, 108))
 """Clauses that compare results, any of which a wrong result may break."""
 
 
