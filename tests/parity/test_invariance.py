@@ -72,7 +72,7 @@ def smollm2() -> Any:
 
 @pytest.fixture(scope="module")
 def gemma3(gemma_path: Any) -> Any:
-    with LLM(gemma_path, num_pages=3 * PAGES, **OPTIONS) as llm:
+    with LLM(gemma_path, num_pages=6 * PAGES, **OPTIONS) as llm:
         yield llm
 
 

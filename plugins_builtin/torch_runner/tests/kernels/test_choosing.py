@@ -253,6 +253,44 @@ def test_a_type_that_was_asked_for_is_kept_in_the_weights_too(registry):
     assert "lossless=True" in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"dtype": "auto"}, "layer_input cpu_packed (2"),
+        ({"dtype": "auto", "kernel_set": "fused"}, "layer_input cpu_packed (2"),
+        ({"dtype": "auto", "kernel_set": "plain"}, "linear plain (8)"),
+        ({"kernels": {"linear": "plain"}}, "linear plain (8)"),
+        (
+            {"kernels": {"linear": "plain", "layer_output": "cpu_packed"}},
+            "layer_output cpu_packed (2",
+        ),
+        ({"ranking": ()}, "linear plain (8)"),
+    ],
+)
+def test_layers_are_computed_whole_where_the_platform_prefers_it(
+    tiny, drive, monkeypatch, changes, expected
+):
+    """And nobody has named kernels for their parts."""
+    changes = dict(changes)
+    if changes.pop("ranking", None) == ():
+        monkeypatch.setattr("framework_cpu.platform.RANKINGS", {})
+    notes = drive(tiny("llama").files, **changes).runner._loaded.info.notes
+    (line,) = (note for note in notes if note.startswith("kernels: "))
+    assert expected in line
+
+
+def test_below_the_last_level_no_weight_is_rounded(tiny, drive, helpers):
+    def said(**changes):
+        driver = drive(tiny("llama").files, **changes)
+        driver.admit(0, [5, 6, 7, 8])
+        return helpers.whole(driver.run((0, 4)).logprobs, 0)
+
+    exact = said(dtype="float32")
+    assert np.array_equal(said(dtype="auto", kernel_set="fused"), exact)
+    assert not np.array_equal(said(dtype="auto"), exact)
+    assert np.abs(said(dtype="auto") - exact).max() < 0.02
+
+
 def test_a_model_that_publishes_no_operators_computes_by_itself(choose):
     assert choose({}) == ()
     with pytest.raises(ConfigError, match="computes all by itself"):

@@ -15,6 +15,7 @@ from framework.contracts.kernel import (
     OperatorSite,
     Prepared,
 )
+from framework.contracts.kernel_sets import KERNEL_SETS
 from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import DeviceFacts
 from framework.errors import ConfigError, SelectionError
@@ -66,7 +67,13 @@ def choose_kernels(
             continue
         key = (site.op, tuple(site.sizes.items()), site.traits, site.shared, _dtypes(site))
         if key not in asked:
-            query = _query(site, facts, dtype, free=site.op in context.kernels, asked=context.dtype)
+            query = _query(
+                site,
+                facts,
+                dtype,
+                free=site.op in context.kernels,
+                lossless=context.dtype != "auto" or context.kernel_set != KERNEL_SETS[-1],
+            )
             asked[key] = query, _candidates(context, site, query, ranking, tally)
         query, rows = asked[key]
         found = _prepare(context, name, site, query, rows, tally)
@@ -114,10 +121,11 @@ def _dtypes(site: OperatorSite) -> str:
 
 
 def _query(
-    site: OperatorSite, facts: DeviceFacts, dtype: str, *, free: bool, asked: str
+    site: OperatorSite, facts: DeviceFacts, dtype: str, *, free: bool, lossless: bool
 ) -> KernelQuery:
-    """free: the operator has named a kernel, which may do what none would do unasked.  asked: the
-    element type as the operator gave it; who names one gets it, in the weights, too."""
+    """free: the operator has named a kernel, which may do what none would do unasked.  lossless:
+    weights are to be as exact as the element type: it was named, or the level is below the one
+    at which they may be narrower."""
     return KernelQuery(
         op=site.op,
         platform=facts.name,
@@ -129,7 +137,7 @@ def _query(
         sizes=site.sizes,
         traits=site.traits,
         keep_once=site.shared and not free,
-        lossless=asked != "auto" and not free,
+        lossless=lossless and not free,
     )
 
 
@@ -140,12 +148,14 @@ def _candidates(
     ranking: Sequence[str],
     tally: _Tally,
 ) -> list[Row]:
-    """Those that support the query, in order; none must if the use stands for others.  Better
-    ranked ones that would compute such an operator, and not this use, are told."""
+    """Those that support the query, in order.  A use that stands for others is computed by those
+    whom the platform prefers, if by any.  Better ranked ones that would compute such an operator,
+    and not this use, are told."""
     registry, operator = context.registry, context.kernels.get(query.op)
     table: Sequence[Row]
     if operator is None and _parts(site):
-        table = ask_all(registry, "kernel", query, ranking=ranking)
+        asked = ask_all(registry, "kernel", query, ranking=ranking)
+        table = [row for row in asked if row.record.name in ranking]
     else:
         table = select(registry, "kernel", query, operator=operator, ranking=ranking).table
     supporting = [row for row in table if isinstance(row.answer, Supported)]

@@ -1,0 +1,136 @@
+"""Packed kernels: every instruction set, and what the kit does not try."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from framework.contracts.base import Rejected, Supported
+from framework.contracts.kernel import KernelQuery
+from framework_cpu_paged import _native
+from framework_cpu_paged.packed_answer import answer
+from framework_cpu_paged.packed_kernel import CpuPackedKernel
+
+
+def query(outputs: int, inputs: int, **changes) -> KernelQuery:
+    given = {
+        "op": "linear",
+        "platform": "cpu",
+        "device": "cpu",
+        "dtype": "float32",
+        "weight_dtype": "float32",
+        "sizes": {"in_features": inputs, "out_features": outputs},
+    }
+    return KernelQuery(**{**given, **changes})
+
+
+def prepared(weight: torch.Tensor, **changes):
+    return CpuPackedKernel().prepare(query(*weight.shape, **changes), {"weight": weight}, {})
+
+
+@pytest.mark.parametrize("name", ["avx2", "plain"])
+@pytest.mark.parametrize("plugin", ["kernel:cpu_packed", "attention_backend:cpu_paged"])
+def test_lesser_instruction_sets_conform(name, plugin):
+    """FRAMEWORK_CPU_INSTRUCTIONS forbids better ones; this machine's own is tried by the kit."""
+    program = f"""
+from framework.testing.conformance import Suite, check
+Suite.slowness = 20.0
+import torch
+from framework_cpu_paged import _native
+report = check({plugin!r})
+print(_native.instruction_set)
+print(report.text())
+raise SystemExit(bool(report.failures))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "FRAMEWORK_CPU_INSTRUCTIONS": name},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    best = _native.instruction_set
+    assert done.stdout.split()[0] == (name if best in ("avx512", name) else best)
+
+
+@pytest.mark.parametrize("shape", [(3072, 576), (70, 1536), (33, 385), (1, 1)])
+def test_no_row_depends_on_the_number_of_rows_or_of_threads(shape):
+    """Each number of rows is cut into blocks in its own way."""
+    torch.manual_seed(0)
+    call = prepared(torch.randn(*shape)).call
+    x = torch.randn(230, shape[1])
+    whole = call(x)
+    for rows in (*range(1, 40), 95, 96, 97, 192, 193):
+        assert torch.equal(call(x[:rows]), whole[:rows]), rows
+        assert torch.equal(call(x[7 : 7 + rows]), whole[7 : 7 + rows]), rows
+    threads = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            assert torch.equal(call(x), whole), count
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_rows_of_a_larger_tensor_are_read_in_place():
+    call = prepared(torch.randn(40, 24)).call
+    wide = torch.randn(5, 60)
+    assert torch.equal(call(wide[:, 10:34]), call(wide[:, 10:34].contiguous()))
+    assert torch.equal(call(wide.t()[:24].t()), call(wide[:, :24].contiguous()))
+    assert torch.equal(
+        call(wide.repeat(1, 2)[:, ::5]), call(wide.repeat(1, 2)[:, ::5].contiguous())
+    )
+
+
+def test_weights_are_kept_in_the_narrowest_type_that_may_hold_them():
+    torch.manual_seed(0)
+    weight = torch.randn(64, 32)
+    halves, brain = weight.half().float(), weight.bfloat16().float()
+    x = torch.eye(32)
+    for kept, lossless, exact, size in (
+        (brain, False, True, 2),
+        (brain * 2.0**30, False, True, 2),  # too large for fp16
+        (halves, True, True, 2),
+        (weight, False, False, 2),
+        (weight, True, True, 4),
+    ):
+        found = prepared(kept, lossless=lossless)
+        assert found.num_bytes == 64 * 32 * size
+        assert torch.equal(found.call(x).t(), kept) is exact
+
+
+@pytest.mark.parametrize("bad", [1e6, float("inf"), float("nan")])
+def test_what_fp16_cannot_hold_is_rejected_with_its_place_or_kept_whole(bad):
+    weight = torch.full((4, 4), 0.1)
+    weight[2, 1] = bad
+    found = prepared(weight)
+    assert isinstance(found, Rejected)
+    assert "fp16" in str(found.reasons[0])
+    kept = prepared(weight, lossless=True).call(torch.eye(4)).t()
+    assert torch.equal(kept[:2], weight[:2])
+
+
+def test_ids_outside_of_the_weight_are_refused():
+    rows = prepared(torch.randn(10, 4)).rows
+    for bad in (-1, 10):
+        with pytest.raises(IndexError, match=f"row {bad} of 10"):
+            rows(torch.tensor([0, bad]))
+    assert rows(torch.empty(0, dtype=torch.int64)).shape == (0, 4)
+
+
+def test_without_the_part_in_c_it_says_so():
+    found = answer(query(4, 4), built=lambda: False)
+    assert isinstance(found, Rejected)
+    assert [reason.code for reason in found.reasons] == ["not_built"]
+    assert isinstance(answer(query(4, 4)), Supported)
+
+
+@pytest.mark.parametrize("traits", [{"relu", "gelu"}, {"unheard-of"}])
+def test_traits_that_do_not_go_together_are_rejected(traits):
+    asked = query(4, 4, op="layer_output", traits=frozenset(traits))
+    assert isinstance(answer(asked), Rejected)
