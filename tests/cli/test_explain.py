@@ -63,9 +63,10 @@ def test_each_operator_has_a_table_of_kernels(monkeypatch):
             for question in questions
         ]
 
-    assert found() == ["plain", "plain", "plain"]
-    monkeypatch.setenv("FRAMEWORK_EXECUTION__KERNELS", "{rms_norm: fused_norm}")
-    assert found() == ["plain", "plain", "fused_norm"]
+    packed = ["cpu_packed"] * 2
+    assert found() == [*packed, "fused_norm", *packed]
+    monkeypatch.setenv("FRAMEWORK_EXECUTION__KERNELS", "{rms_norm: plain}")
+    assert found() == [*packed, "plain", *packed]
     assert "let another kernel serve it" in explain("kernel").stdout
 
 

@@ -32,7 +32,8 @@ class KernelSuite(KernelWishes):
         """An operator, or a wish, with which `answer` supports some use."""
         own, served = self.new(), self.served()
         found = {query.op for query in served} & set(self.capabilities)
-        for wish in ("row_independent", "keep_once", "lossless"):
+        wishes = ("row_independent", "keep_once", *(("lossless",) if self.knows(1, 1) else ()))
+        for wish in wishes:
             if any(isinstance(own.answer(but(q, **{wish: True})), KernelSupported) for q in served):
                 found.add(wish)
         return frozenset(found)

@@ -17,6 +17,7 @@ from framework.contracts.kernel import (
     usual_queries,
 )
 from framework.contracts.platform import DeviceFacts
+from framework.plugins.manifests import Facts
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.outcomes import NoDevice, Violation
 from framework.testing.conformance.suite import Suite
@@ -96,6 +97,12 @@ class KernelBase(Suite):
             f"  expected: one of {', '.join(self.references)}\n"
             f"  found:    {'; '.join(str(reason) for reason in refused[0].reasons)}"
         )
+
+    def knows(self, major: int, minor: int) -> bool:
+        """Whether it is asked queries with fields of this version of the contract."""
+        record = self.target.record
+        facts = record.facts or Facts(kind=record.kind, name=record.name)
+        return facts.knows_until(self.target.registry.kind(record.kind)) >= (major, minor)
 
     def all_queries(self) -> list[KernelQuery]:
         """All of `queries` on the platform where some are served."""

@@ -101,7 +101,8 @@ class KernelWishes(KernelAnswers):
 
     @clause("KERN-206", "losses: the reason names them", lacks="lossless", of=("answer",))
     def losses_are_told(self) -> None:
-        for query in self.served():
+        """One that does not know the wish is not asked."""
+        for query in self.served() if self.knows(1, 1) else ():
             check_rejected(self.new(), but(query, lossless=True), "lossless")
 
     def _wishing(self, case: Case, wish: str) -> KernelQuery:

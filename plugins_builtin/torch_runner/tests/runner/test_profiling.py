@@ -11,12 +11,13 @@ from framework.errors import InputError, IntegrityError, UnsupportedError
 from framework_torch.options import TorchOptions
 
 PROMPT = [3, 14, 15, 92, 65]
+PART_BY_PART = {"linear": "plain", "logits": "plain", "rms_norm": "plain"}
 END = {"action": "end", "rows": 1, "context": 8}
 
 
 @pytest.fixture
 def driver(tiny, drive):
-    driver = drive(tiny("qwen3").files)
+    driver = drive(tiny("qwen3").files, kernels=PART_BY_PART)
     driver.admit(0, PROMPT, generation=1)
     driver.run((0, len(PROMPT)))
     return driver
@@ -48,13 +49,32 @@ def test_work_is_that_of_a_step(driver) -> None:
     from framework_torch.profiling import work
 
     loaded = driver.runner._loaded
-    sites = [s for s in loaded.model.operators().values() if s.op in ("linear", "logits")]
-    numbers = sum(s.sizes["in_features"] * s.sizes["out_features"] for s in sites)
+    sites = loaded.model.operators().values()
+    maps = [s for s in sites if s.op in ("linear", "logits")]
+    numbers = sum(s.sizes["in_features"] * s.sizes["out_features"] for s in maps)
+    norms = sum(s.sizes["features"] for s in sites if s.op == "rms_norm")
     one, four = work(loaded, 1, 16), work(loaded, 4, 16)
     assert one["flops"] == 2 * numbers
     assert four["flops"] == 8 * numbers
-    assert one["bytes"] == four["bytes"] == 4 * numbers  # float32
+    assert one["bytes"] == four["bytes"] == 4 * (numbers + norms)  # float32
     assert four["cache_bytes"] == 4 * one["cache_bytes"]
+
+
+def test_layers_that_are_computed_whole_are_told_as_such(tiny, drive, monkeypatch) -> None:
+    monkeypatch.setattr("framework_torch.profiling._STREAM", 1024)
+    monkeypatch.setattr("framework_torch.profiling._SIDE", 16)
+    driver = drive(tiny("qwen3").files)
+    driver.admit(0, PROMPT, generation=1)
+    driver.run((0, len(PROMPT)))
+    driver.runner.control("profile", {"action": "begin"})
+    driver.generate(0, 2)
+    found = driver.runner.control("profile", END)
+    calls = {name: count for name, count, _ in found["operators"]}
+    layers = len(driver.runner._loaded.layers)
+    assert calls["kernel layer_input"] == calls["kernel layer_output"] == 2 * layers
+    assert "kernel linear" not in calls
+    sites = driver.runner._loaded.model.operators().values()
+    assert found["work"]["bytes"] == sum(site.num_bytes for site in sites) > 0
 
 
 def test_begin_and_end_come_in_turn(driver) -> None:
@@ -73,7 +93,7 @@ def test_begin_and_end_come_in_turn(driver) -> None:
 def traced(tiny, drive, tmp_path):
     """A driver whose runner may write to a folder that is not there yet."""
     options = TorchOptions(profile_folder=tmp_path / "traces")
-    driver = drive(tiny("qwen3").files, options=options)
+    driver = drive(tiny("qwen3").files, options=options, kernels=PART_BY_PART)
     driver.admit(0, PROMPT, generation=1)
     driver.run((0, len(PROMPT)))
     return driver
