@@ -32,7 +32,7 @@ def prepared(weight: torch.Tensor, **changes):
     return CpuPackedKernel().prepare(query(*weight.shape, **changes), {"weight": weight}, {})
 
 
-@pytest.mark.parametrize("name", ["avx2", "plain"])
+@pytest.mark.parametrize("name", ["avx2", pytest.param("plain", marks=pytest.mark.long)])
 @pytest.mark.parametrize("plugin", ["kernel:cpu_packed", "attention_backend:cpu_paged"])
 def test_lesser_instruction_sets_conform(name, plugin):
     """FRAMEWORK_CPU_INSTRUCTIONS forbids better ones; this machine's own is tried by the kit."""
