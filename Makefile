@@ -37,7 +37,7 @@ $(VENV)/minilm: $(VENV)/ready
 $(CORE_VENV)/ready: constraints.txt pyproject.toml
 	$(PYTHON) -m venv $(CORE_VENV)
 	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt "setuptools>=77" wheel
-	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt --no-build-isolation -e '.[xxhash]' pytest pytest-timeout hypothesis
+	$(CORE_VENV)/bin/python $(PIP) -c constraints.txt --no-build-isolation -e '.[xxhash]' pytest pytest-timeout pytest-xdist hypothesis
 	touch $@
 
 demo: $(VENV)/ready
@@ -48,7 +48,7 @@ test: test-core $(VENV)/gemma $(VENV)/minilm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) --ignore tests/core --ignore tests/engine
 
 test-core: $(CORE_VENV)/ready
-	$(CORE_VENV)/bin/python -m pytest tests/core tests/engine tests/without_torch.py
+	$(CORE_VENV)/bin/python -m pytest $(WORKERS) tests/core tests/engine tests/without_torch.py
 
 test-long: $(VENV)/gemma $(VENV)/minilm
 	OMP_NUM_THREADS=1 MUTANTS=whole $(BIN)/python -m pytest $(WORKERS) -m "long or not long" --timeout 3600
