@@ -134,3 +134,18 @@ def test_without_the_part_in_c_it_says_so():
 def test_traits_that_do_not_go_together_are_rejected(traits):
     asked = query(4, 4, op="layer_output", traits=frozenset(traits))
     assert isinstance(answer(asked), Rejected)
+
+
+def test_a_layer_reads_its_arguments_in_whatever_order_they_lie():
+    torch.manual_seed(0)
+    sizes = {"in_features": 8, "features": 6, "both": 20, "intermediate": 10}
+    weights = {
+        "output": torch.randn(6, 8),
+        "norm": torch.randn(6),
+        "gate_up": torch.randn(20, 6),
+        "down": torch.randn(6, 10),
+    }
+    asked = query(1, 1, op="layer_output", sizes=sizes)
+    call = CpuPackedKernel().prepare(asked, weights, {"eps": 1e-5}).call
+    attended, x = torch.randn(8, 5).t(), torch.randn(6, 5).t()
+    assert torch.equal(call(attended, x), call(attended.contiguous(), x.contiguous()))

@@ -75,14 +75,18 @@ def _stored_as(name: str, weight: torch.Tensor, lossless: bool) -> int:
     )
 
 
+def _whole_rows(x: torch.Tensor) -> torch.Tensor:
+    """With the numbers of a row side by side, as the part in C reads them."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
 def _linear(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
     packed = _pack(query, "weight", weights, "bias")
     outputs, inputs = query.sizes["out_features"], query.sizes["in_features"]
     empty, threads, multiply = torch.empty, torch.get_num_threads, _native.multiply
 
     def call(x: torch.Tensor) -> torch.Tensor:
-        if x.stride(-1) != 1:
-            x = x.contiguous()
+        x = _whole_rows(x)
         out = empty((len(x), outputs))
         multiply(packed, x.data_ptr(), x.stride(0), len(x), out.data_ptr(), threads())
         return out
@@ -127,16 +131,21 @@ def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, f
     outputs, empty, threads = sizes["out_features"], torch.empty, torch.get_num_threads
     run = _native.run_entry
 
-    def call(x: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-        kept = own, linear, cosines.contiguous(), sines.contiguous()
+    def call(
+        x: torch.Tensor,
+        cosines: torch.Tensor,
+        sines: torch.Tensor,
+        kept: object = (linear, own),
+    ) -> torch.Tensor:
+        x, cosines, sines = _whole_rows(x), cosines.contiguous(), sines.contiguous()
         rows = len(x)
         out = empty((rows, outputs))
         run(
             entry,
             x.data_ptr(),
             x.stride(0),
-            kept[2].data_ptr(),
-            kept[3].data_ptr(),
+            cosines.data_ptr(),
+            sines.data_ptr(),
             out.data_ptr(),
             rows,
             threads(),
@@ -164,6 +173,7 @@ def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, 
     run = _native.run_leave
 
     def call(attended: torch.Tensor, x: torch.Tensor, kept: object = (packed, own)) -> torch.Tensor:
+        attended, x = _whole_rows(attended), _whole_rows(x)
         rows = len(x)
         out = empty((rows, outputs))
         run(

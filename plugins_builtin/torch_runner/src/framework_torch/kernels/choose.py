@@ -156,11 +156,13 @@ def _candidates(
     if operator is None and _parts(site):
         asked = ask_all(registry, "kernel", query, ranking=ranking)
         table = [row for row in asked if row.record.name in ranking]
+        for row in table:
+            if isinstance(row.answer, Supported):
+                registry.find("kernel", row.record.name)  # raises for a second claim to the name
+                break
     else:
         table = select(registry, "kernel", query, operator=operator, ranking=ranking).table
     supporting = [row for row in table if isinstance(row.answer, Supported)]
-    if supporting:
-        registry.find("kernel", supporting[0].record.name)  # raises for a second claim to the name
     for row in table:
         if supporting and row is supporting[0]:
             break
