@@ -3,6 +3,9 @@
 A third party's routes lie under /plugins/NAME/ unless the operator grants it others; first-party
 ones lie at the root.  Two endpoints with the same route stop the start.
 
+All endpoints share one event loop: a handler that blocks in it holds up every other request,
+/health among them.  What takes a while without `await` belongs into a thread.
+
 The host answers for an endpoint what is common to all: keys, limits on size, request ids, and
 the errors of this project, which become the status that belongs to them (InputError: 400).
 """

@@ -96,8 +96,8 @@ class IOProcessor(Contract):
     def answer(self, request: Any, reading: Reading, outputs: Sequence[RequestOutput]) -> Any:
         """The answer to a request.
 
-        outputs: finished ones, one per prompt of `reading` and in their order.  One whose
-        `finish_reason` is "error" has its sentence in `stop_reason`.
+        outputs: finished ones, one per prompt of `reading` and in their order.  One that failed
+        has in the `error` of its `outputs` what to raise for it.
         By default the outputs themselves, or the only one.
         """
         return outputs[0] if len(outputs) == 1 else list(outputs)

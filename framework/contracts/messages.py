@@ -54,13 +54,14 @@ class EngineInput:
 class Finished:
     """Output row that ended.  stop: the token id that ended it, with reason "stop".
     error: a sentence, with reason "error".  timed_out: nothing failed; its time to wait was over
-    before its turn came."""
+    before its turn came.  refused: nothing failed; it cannot be served as it was asked."""
 
     row: int
     reason: FinishReason
     stop: int | None = None
     error: str | None = None
     timed_out: bool = False
+    refused: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,9 +24,13 @@ A participant whose manifest has the scope `front_end` has a half there too, whi
 before a request is queued: see `front_half`.  The halves share nothing, as each may be in a
 process of its own; where one process has both, they are one instance.
 
-A method that raises, or answers anything but what it says here, ends the requests for which it
-was called with an error that names the participant; requests it does not attend go on.  For
-`release`, where none is left to end, it is logged, and nothing is held.
+The arguments of a client come over a network and may be anything.  Those that cannot be used are
+refused: by `front_half`, or by `admit` and `external_prefix`, which answer `Refuse` or raise
+InputError or UnsupportedError.
+
+A method that raises anything else, or answers anything but what it says here, ends the requests
+for which it was called with an error that names the participant; requests it does not attend go
+on.  For `release`, where none is left to end, it is logged, and nothing is held.
 """
 
 from __future__ import annotations
@@ -64,9 +68,15 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """The request can never run; it ends with this sentence as its error."""
+    """The request can never run; it ends with this sentence as its error.
+
+    failed: what was asked is sound, and whatever serves it has failed.  Otherwise the request
+    cannot be served as it is, and only its client can change that: a server answers that the
+    request is bad (HTTP 400) rather than that the server is (500).
+    """
 
     reason: str
+    failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,14 +163,14 @@ class SchedulerParticipant(Contract):
     def admit(self, request: Request) -> Admission:
         """Asked before a waiting request gets pages; again after each wake, and again in later
         steps when it was Ready and pages were lacking: the answer must not count on being the
-        first."""
+        first.  InputError and UnsupportedError refuse the request as Refuse does."""
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
         """What exists elsewhere beyond `local_hit` tokens, 0 or more.  At most all but the last
         known token is used, and no more than the cache holds at one time.  Asked again, like
         `admit`, when pages were lacking.  The pages are in the plan whose `admitted` holds the
-        request."""
+        request.  May raise as `admit` does, and so may External.arrived."""
         return NO_EXTERNAL
 
     def limit(self, request: Request, start: int, tokens: int) -> int:

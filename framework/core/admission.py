@@ -41,7 +41,7 @@ class Admitter:
         for slot, loading in list(state.loading.items()):
             answer = loading.arrived()
             if isinstance(answer, Refuse):
-                state.end(loading.request, "error", answer.reason)
+                state.refuse(loading.request, answer)
             elif answer is not None:
                 computed = loading.hit + max(answer, 0)
                 if computed > loading.most:
@@ -85,7 +85,7 @@ class Admitter:
             state.queue.put_aside(answer.wake, answer.reason)
             return False
         if isinstance(answer, Refuse):
-            state.end(request, "error", answer.reason)
+            state.refuse(request, answer)
             return False
         return True
 
@@ -95,7 +95,7 @@ class Admitter:
         match = state.kv.match(request, request.hit_limit())
         offer = state.hub.external_prefix(request, match.tokens)
         if isinstance(offer, Refuse):
-            state.end(request, "error", offer.reason)
+            state.refuse(request, offer)
             return True
         if offer.arrived is not None:
             return self._load(request, match, offer, draft, now)

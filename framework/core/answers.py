@@ -7,11 +7,19 @@ answer may be of a class of its own making.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from framework.contracts.participant import Admission, External, Hold, Ready, Refuse, Wait
-from framework.plugins.blame import shown
+from framework.errors import InputError, UnsupportedError
+from framework.plugins.blame import in_one_line, shown
+
+if TYPE_CHECKING:
+    from framework.contracts.participant import SchedulerParticipant
+
+MAY_REFUSE = frozenset(("admit", "external_prefix"))
+"""Methods that may say no to a request, by answering or by raising."""
 
 
 class Unfit(Exception):
@@ -19,6 +27,22 @@ class Unfit(Exception):
 
     def __init__(self, answer: object) -> None:
         super().__init__(f"it answered {shown(answer)}")
+
+
+def ask(participant: SchedulerParticipant, method: str, *arguments: object) -> object:
+    """What a method answers, or the refusal that it raises where it may."""
+    call = getattr(participant, method)
+    if method in MAY_REFUSE:
+        return unless_refused(call, *arguments)
+    return call(*arguments)
+
+
+def unless_refused(call: Callable[..., object], *arguments: object) -> object:
+    """What a call answers; Refuse for an error that says that the request cannot be served."""
+    try:
+        return call(*arguments)
+    except (InputError, UnsupportedError) as error:
+        return Refuse(in_one_line(error))
 
 
 def integer(answer: object) -> int:
@@ -46,7 +70,8 @@ def called(answer: object) -> Callable[[], object]:
 
 def refusal(answer: Refuse) -> Refuse:
     """Any reason will do; the empty text if it is none."""
-    return Refuse(text(answer.reason) if isinstance(answer.reason, str) else "")
+    reason = text(answer.reason) if isinstance(answer.reason, str) else ""
+    return Refuse(reason, failed=bool(answer.failed))
 
 
 def admission(answer: object) -> Admission:

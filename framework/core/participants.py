@@ -94,7 +94,7 @@ class ParticipantHub:
             if isinstance(answer, Refuse):
                 return self._refusal(index, answer)
             if request.id in self._failed:  # here, or when it was to be woken
-                return Refuse(self._failed.pop(request.id)[1])
+                return Refuse(self._failed.pop(request.id)[1], failed=True)
         return READY
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
@@ -103,7 +103,7 @@ class ParticipantHub:
             ask = ("external_prefix", answers.offer, [request], request, local_hit)
             offer = self._ask(index, *ask)
             if request.id in self._failed:
-                return Refuse(self._failed.pop(request.id)[1])
+                return Refuse(self._failed.pop(request.id)[1], failed=True)
             if isinstance(offer, Refuse):
                 return self._refusal(index, offer)
             if offer is not None and offer.arrived is not None:
@@ -210,7 +210,8 @@ class ParticipantHub:
         return f"participant {self._names[index]!r} ({name_of(self._members[index])})"
 
     def _refusal(self, index: int, answer: Refuse) -> Refuse:
-        return Refuse(answer.reason or f"{self._name(index)} refused the request")
+        reason = answer.reason or f"{self._name(index)} refused the request"
+        return Refuse(reason, failed=answer.failed)
 
     def _ask(
         self,
@@ -222,7 +223,7 @@ class ParticipantHub:
     ) -> T | None:
         """What the participant answers; None after a failure, and the requests are failed."""
         try:
-            return read(getattr(self._members[index], method)(*arguments))
+            return read(answers.ask(self._members[index], method, *arguments))
         except answers.Unfit as error:
             self._fail(index, method, str(error), requests)
         except (Exception, SystemExit) as error:
@@ -261,7 +262,7 @@ class ParticipantHub:
 
         def guarded() -> int | Refuse | None:
             try:
-                answer = answers.arrival(arrived())
+                answer = answers.arrival(answers.unless_refused(arrived))
             except answers.Unfit as error:
                 self._fail(index, "External.arrived", str(error), [request])
             except (Exception, SystemExit) as error:
@@ -273,7 +274,7 @@ class ParticipantHub:
                     return None
                 self.held.clear(request.id)
                 return self._refusal(index, answer) if isinstance(answer, Refuse) else answer
-            return Refuse(self._failed.pop(request.id)[1])
+            return Refuse(self._failed.pop(request.id)[1], failed=True)
 
         return guarded
 

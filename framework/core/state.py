@@ -31,17 +31,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A request that ended without a row in the step: refused, aborted or overdue.  timed_out: as
-    in Finished."""
+    """A request that ended without a row in the step: refused, aborted or overdue.  timed_out,
+    refused: as in Finished."""
 
     request: Request
     reason: FinishReason
     error: str | None
     timed_out: bool
+    refused: bool
 
     def finished(self, row: int) -> Finished:
         """As it is told, in output row `row`."""
-        return Finished(row=row, reason=self.reason, error=self.error, timed_out=self.timed_out)
+        return Finished(
+            row=row,
+            reason=self.reason,
+            error=self.error,
+            timed_out=self.timed_out,
+            refused=self.refused,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +204,7 @@ class CoreState:
         error: str | None = None,
         *,
         timed_out: bool = False,
+        refused: bool = False,
     ) -> None:
         """End a request wherever it is; it is reported with the next outputs."""
         if request.status in (Status.RUNNING, Status.LOADING):
@@ -206,7 +214,11 @@ class CoreState:
             if request.asked:
                 self.hub.release(request)  # it has no pages that could be held
         self._forget(request)
-        self.ended.append(Ended(request, reason, error, timed_out))
+        self.ended.append(Ended(request, reason, error, timed_out, refused))
+
+    def refuse(self, request: Request, answer: Refuse) -> None:
+        """End a request that a participant does not let run."""
+        self.end(request, "error", answer.reason, refused=not answer.failed)
 
     def end_failed(self) -> None:
         """End the requests that a participant failed."""

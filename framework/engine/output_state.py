@@ -40,6 +40,7 @@ class CompletionState:
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     timed_out: bool = False
+    refused: bool = False
     cumulative: float = 0.0
     sent_text: int = 0
     sent_tokens: int = 0
@@ -72,7 +73,8 @@ class CompletionState:
     def _end(self, end: Finished) -> None:
         self.finish_reason = end.reason
         if end.reason == "error":
-            self.stop_reason, self.timed_out = end.error, end.timed_out
+            self.stop_reason = end.error
+            self.timed_out, self.refused = end.timed_out, end.refused
         elif end.reason == "stop" and end.stop is not None and end.stop not in self.eos_ids:
             self.stop_reason = end.stop
 
@@ -93,6 +95,7 @@ class CompletionState:
             finish_reason=self.finish_reason,
             stop_reason=self.stop_reason,
             timed_out=self.timed_out,
+            refused=self.refused,
         )
 
 

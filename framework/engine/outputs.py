@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from framework.errors import FrameworkError, InputError, OverdueError, RequestError
+
 FinishReason = Literal["stop", "length", "abort", "error"]
 
 
@@ -47,7 +49,8 @@ class CompletionOutput:
     far, None unless logprobs were asked for.  logprobs: per token, id -> Logprob, the token
     itself first.  finish_reason: None while it runs.  stop_reason: None for end-of-sequence,
     the stop id, the stop string, or the sentence of an error.  timed_out: that error is none of
-    the engine's; the request's time to wait was over before its turn came.
+    the engine's; the request's time to wait was over before its turn came.  refused: neither is
+    that one; a plugin does not let the request run as it was asked.
     """
 
     index: int
@@ -58,10 +61,20 @@ class CompletionOutput:
     finish_reason: FinishReason | None = None
     stop_reason: int | str | None = None
     timed_out: bool = False
+    refused: bool = False
 
     @property
     def finished(self) -> bool:
         return self.finish_reason is not None
+
+    @property
+    def error(self) -> FrameworkError | None:
+        """What to raise for an output that ended with an error, None for others: InputError if it
+        was refused, OverdueError if it timed out, else RequestError."""
+        if self.finish_reason != "error":
+            return None
+        kind = InputError if self.refused else OverdueError if self.timed_out else RequestError
+        return kind(str(self.stop_reason))
 
 
 @dataclass(slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Place, Reading
 from framework.engine.outputs import EmbeddingOutput
 from framework.engine.prompts import of_each, parse_prompt, split_prompts
-from framework.errors import InputError, OverdueError, RequestError
+from framework.errors import InputError, RequestError
 
 if TYPE_CHECKING:
     from framework.contracts.io_processor import Task
@@ -67,12 +67,10 @@ def _cut(ids: list[int], bare: list[int], most: int) -> list[int]:
 def _vector(output: RequestOutput) -> EmbeddingOutput:
     if output.pooled is None:
         [ended] = output.outputs
-        if ended.timed_out:
-            raise OverdueError(str(ended.stop_reason))
-        raise RequestError(
+        raise ended.error or RequestError(
             f"request {output.request_id} brought no embedding",
             expected="a vector",
-            found=ended.stop_reason or f"its end by {ended.finish_reason}",
+            found=f"its end by {ended.finish_reason}",
         )
     return EmbeddingOutput(
         request_id=output.request_id,

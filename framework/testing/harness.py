@@ -46,7 +46,7 @@ class Answer:
     """All that was heard of one request.
 
     reason: why it ended, or None.  stop: the token id that ended it.  error: with the reason
-    "error".  timed_out: as in Finished.  cached: prompt tokens from the prefix cache.
+    "error".  timed_out, refused: as in Finished.  cached: prompt tokens from the prefix cache.
     logprobs, prompt_logprobs: in hundredths, as the scripted runner gives them.
     pooled: the vector.
     """
@@ -56,6 +56,7 @@ class Answer:
     stop: int | None = None
     error: str | None = None
     timed_out: bool = False
+    refused: bool = False
     cached: int = 0
     logprobs: list[int] = field(default_factory=list)
     prompt_logprobs: dict[int, int] = field(default_factory=dict)
@@ -154,7 +155,7 @@ class Harness:
         for end in outputs.finished:
             answer = self.answers[outputs.request_ids[end.row]]
             answer.reason, answer.stop, answer.error = end.reason, end.stop, end.error
-            answer.timed_out = end.timed_out
+            answer.timed_out, answer.refused = end.timed_out, end.refused
 
     def run(self, most: int = 5000) -> dict[str, Answer]:
         """Step until nothing is left, and no pages are held; then everything must be as at the

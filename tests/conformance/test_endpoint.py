@@ -18,6 +18,7 @@ from framework.testing.conformance import check
 from framework.testing.conformance.suites.endpoint import EndpointSuite
 from framework_http import sse
 from framework_http.leaving import unless_gone
+from tests.conformance.fake_time import spend
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -244,6 +245,35 @@ class OneAtATime(Plain):
     async def whole(self, service, fields):
         async with self.lock:
             return await super().whole(service, fields)
+
+
+@breaks("ENDP-026")
+class Ponders(Plain):
+    """Works where everybody waits."""
+
+    async def whole(self, service, fields):
+        spend(1.0)
+        return await super().whole(service, fields)
+
+
+@breaks("ENDP-026")
+class PondersOnLongTexts(Plain):
+    """Reads what it is given, letter by letter, before it looks how much it is."""
+
+    async def whole(self, service, fields):
+        spend(1e-5 * len(fields.text))
+        return await super().whole(service, fields)
+
+
+@breaks("ENDP-026")
+class StreamsInJerks(Plain):
+    """Sleeps between two events."""
+
+    async def events(self, service, fields):
+        async for item in super().events(service, fields):
+            if fields.stream:
+                spend(1.0)
+            yield item
 
 
 @breaks("ENDP-023")

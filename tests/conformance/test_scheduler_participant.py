@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,6 +17,7 @@ from framework.contracts.participant import (
     Wait,
 )
 from framework.contracts.step import LateInputs
+from framework.errors import InputError, UnsupportedError
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.scheduler_participant import SchedulerParticipantSuite
 from framework.testing.harness import Harness
@@ -178,6 +180,65 @@ class TouchesOthers(Plain):
         result.token_ids[:] = 7
 
 
+@breaks("PART-011")
+class TrustsArguments(Plain):
+    """Takes what a client passes for what it should pass."""
+
+    def admit(self, request):
+        wanted = msgspec.msgpack.decode(request.input.extras["TrustsArguments"])
+        return READY if wanted.get("most", 1) else Refuse("nothing is wanted")
+
+
+@breaks("PART-011")
+class TrustsArgumentsLater(Plain):
+    """Lets a request in, and looks at its arguments when it runs."""
+
+    def limit(self, request, start, tokens):
+        wanted = msgspec.msgpack.decode(request.input.extras["TrustsArgumentsLater"])
+        return min(tokens, dict(wanted).get("most", tokens))
+
+
+class Reader:
+    """The half in the front end of `ReadsBadly`."""
+
+    serves = frozenset()
+
+    def read(self, sampling):
+        given = (sampling.extra_args or {}).get("ReadsBadly", {})
+        return str(given.get("most", 1)).encode()
+
+
+@breaks("PART-011")
+class ReadsBadly(Plain):
+    """Its half in the front end does not look."""
+
+    def front_half(self, context):
+        return Reader()
+
+
+@breaks("PART-012")
+class ClosesOnce(Plain):
+    """Ends what `start` has begun, as often as it is told to."""
+
+    def start(self, context):
+        self.things = [context.vocab_size]
+
+    def close(self):
+        if hasattr(self, "things"):
+            self.things.pop()
+
+
+@breaks("PART-012")
+class ClosesWhatIsNotThere(Plain):
+    """Has nothing to end unless it was started."""
+
+    def start(self, context):
+        self.things = [context.vocab_size]
+
+    def close(self):
+        self.things.clear()
+
+
 @breaks("PART-020", *ALL_RUNS)
 class AttachesText(Plain):
     """Bytes are expected."""
@@ -327,6 +388,23 @@ class Grammar(SchedulerParticipant):
         return LateInputs(bitmask=mask, bitmask_rows=rows)
 
 
+class Ranges(SchedulerParticipant):
+    """Looks at its arguments, and says no in each way that there is."""
+
+    def admit(self, request):
+        wanted = msgspec.msgpack.decode(request.input.extras["Ranges"])
+        if not isinstance(wanted, dict):
+            raise InputError("no mapping", parameter="extra_args")
+        if wanted:
+            return Refuse("there is nothing to say")
+        return READY
+
+    def external_prefix(self, request, local_hit):
+        if request.arrival % 5 == 4:
+            raise UnsupportedError("not today")
+        return External(0)
+
+
 class Budget(SchedulerParticipant):
     """At most 5 tokens a step for all that it attends, settled when the step is planned."""
 
@@ -347,7 +425,7 @@ class Budget(SchedulerParticipant):
         self.noted.pop(request.id, None)
 
 
-@pytest.mark.parametrize("participant", [Plain, Limit, Connector, Grammar, Budget])
+@pytest.mark.parametrize("participant", [Plain, Limit, Connector, Grammar, Ranges, Budget])
 def test_sound_participants_conform(participant):
     report = check(participant, suite=timed(SchedulerParticipantSuite), layers=IN_PROCESS)
     assert not report.failures, report.text()

@@ -16,6 +16,7 @@ from framework.contracts.participant import (
     Wait,
 )
 from framework.contracts.step import LateInputs
+from framework.errors import InputError, UnsupportedError
 from framework.testing import ScriptedRunner
 
 
@@ -98,7 +99,45 @@ def test_a_refusal_ends_the_request_with_its_reason(engine):
     one.add("good", [2])
     answers = one.run()
     assert (answers["bad"].reason, answers["bad"].error) == ("error", "no such adapter")
+    assert answers["bad"].refused
     assert answers["good"].reason == "length"
+
+
+def raises(error):
+    def call(*arguments):
+        raise error
+
+    return call
+
+
+BAD = InputError("no such adapter", expected="one of 2", found="5")
+SENTENCE = "no such adapter; expected one of 2; found 5"
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "refused", "sentence"),
+    [
+        ("admit", raises(BAD), True, SENTENCE),
+        ("admit", raises(UnsupportedError("not here")), True, "not here"),
+        ("admit", lambda request: Refuse("it is gone", failed=True), False, "it is gone"),
+        ("admit", raises(ValueError("5")), False, "failed in admit: ValueError: 5"),
+        ("external_prefix", raises(BAD), True, SENTENCE),
+        ("external_prefix", lambda *a: External(2, raises(BAD)), True, SENTENCE),
+        ("external_prefix", lambda *a: External(2, raises(ValueError("5"))), False, "arrived"),
+        ("limit", raises(BAD), False, "failed in limit"),
+    ],
+)
+def test_who_is_at_fault_is_told(engine, method, call, refused, sentence):
+    """What a participant says of the request is the client's to mend; a fault of its own is not."""
+    watcher = Recorder()
+    setattr(watcher, method, call)
+    one = engine(participants={"watch": watcher})
+    one.add("bad", [1] * 6, extras={"watch": b""})
+    one.add("good", [2])
+    answers = one.run()
+    assert (answers["bad"].reason, answers["bad"].refused) == ("error", refused)
+    assert sentence in answers["bad"].error
+    assert (answers["good"].reason, answers["good"].refused) == ("length", False)
 
 
 def test_a_participant_that_throws_refuses_its_request_and_is_named(engine):

@@ -11,6 +11,7 @@ from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.contracts.step import Logprobs
 from framework.engine.output_processor import logprob_entries
 from framework.engine.outputs import CompletionOutput
+from framework.errors import InputError, OverdueError, RequestError
 from framework.testing.byte_tokenizer import EOS, PAD, STOP_WORD, ByteTokenizer
 
 KINDS = list(OutputKind)
@@ -51,6 +52,24 @@ def test_the_three_kinds_tell_the_same(harness):
     for before, after in itertools.pairwise(cumulative):
         assert after.outputs[0].text.startswith(before.outputs[0].text)
     engine.check_empty()
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"refused": True}, InputError),
+        ({"timed_out": True}, OverdueError),
+        ({}, RequestError),
+    ],
+)
+def test_an_output_that_failed_tells_what_to_raise_for_it(fields, error):
+    failed = CompletionOutput(
+        index=0, text="", token_ids=[], finish_reason="error", stop_reason="why", **fields
+    )
+    assert (type(failed.error), str(failed.error)) == (error, "why")
+    for reason in (None, "stop", "length", "abort"):
+        other = CompletionOutput(index=0, text="", token_ids=[], finish_reason=reason)
+        assert other.error is None
 
 
 def test_streamed_outputs_share_no_list(harness):

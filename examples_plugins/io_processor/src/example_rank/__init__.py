@@ -40,8 +40,9 @@ class Rank(IOProcessor):
         vectors = []
         for output in outputs:
             if output.pooled is None:
-                why = output.outputs[0].stop_reason
-                raise RequestError(f"request {output.request_id} brought no vector", found=why)
+                [ended] = output.outputs
+                why = f"request {output.request_id} brought no vector"
+                raise ended.error or RequestError(why, found=ended.finish_reason)
             vectors.append(output.pooled)
         scores = [float(vectors[0] @ vector) for vector in vectors[1:]]
         order = sorted(range(len(scores)), key=lambda index: -scores[index])

@@ -43,10 +43,12 @@ class Site:
 
 
 class EndpointBase(Suite):
-    """gone_seconds: in which an endpoint has to hear that its client is gone."""
+    """gone_seconds: in which an endpoint has to hear that its client is gone.
+    turn_budget: seconds for which others may have to wait while a handler runs."""
 
     kind = "endpoint"
     gone_seconds: ClassVar[float] = 5.0
+    turn_budget: ClassVar[float] = 0.1
 
     def site(self, service: Watched, prefix: str = PREFIX) -> Site:
         """A new instance, at its place."""
@@ -88,6 +90,18 @@ async def answered(app: Any, asked: Asked, case: Case | None = None) -> Answer:
     )
     expect(found.complete, "the answer does not end", found=f"{asked}: {found}")
     return found
+
+
+async def longest_turn(work: Awaitable[object], now: Callable[[], float]) -> float:
+    """Seconds for which nobody else had a turn in this event loop until `work` was done."""
+    task = asyncio.ensure_future(work)
+    longest, before = 0.0, now()
+    while not task.done():
+        await asyncio.sleep(0.001)
+        after = now()
+        longest, before = max(longest, after - before), after
+    await task
+    return longest
 
 
 async def quiet(service: Watched) -> bool:

@@ -9,13 +9,16 @@ from framework.errors import EngineDeadError, FrameworkError, InputError, Overlo
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.asgi import Answer, Asked, send
+from framework.testing.conformance.suites.described import Operation
 from framework.testing.conformance.suites.endpoint_base import (
     EndpointBase,
     Site,
     answered,
+    longest_turn,
     quiet,
 )
 from framework.testing.conformance.suites.served import Watched, small_engine
+from framework.testing.conformance.timing import ATTEMPTS
 
 ROUTES = ("routes",)
 
@@ -149,6 +152,31 @@ class EngineClauses(EndpointBase):
 
             self.on_site(work)
 
+    @clause("ENDP-026", "while a request is worked on, the host answers others", of=ROUTES)
+    def the_host_goes_on(self) -> None:
+        async def work(site: Site) -> None:
+            for operation in site.operations:
+                for asked in (*self.variants(operation), operation.asked(_long(operation))):
+                    held = await self._held(site, asked)
+                    self.expect_quick(
+                        held,
+                        self.turn_budget,
+                        f"{asked} keeps everybody waiting: a handler holds the event loop",
+                        "; what blocks belongs into `await asyncio.to_thread(...)`, or into a "
+                        "handler without `async`, which gets a thread",
+                    )
+
+        self.on_site(work)
+
+    async def _held(self, site: Site, asked: Asked) -> float:
+        """For how long nobody else had a turn; the least of some tries, as machines pause, too."""
+        found = []
+        for _ in range(ATTEMPTS):
+            found.append(await longest_turn(answered(site.app, asked), self.now))
+            if found[-1] <= self.turn_budget * self.slowness:
+                break
+        return min(found)
+
     @clause("ENDP-023", "each instance has the service that it was given", of=ROUTES)
     def services_are_apart(self) -> None:
         async def run() -> None:
@@ -192,6 +220,12 @@ class EngineClauses(EndpointBase):
             expect(left <= 0, "tasks go on", expected="they end with the request", found=left)
 
         self.on_site(work)
+
+
+def _long(operation: Operation) -> dict[str, str]:
+    """Its texts, and each of them a long one."""
+    fields = operation.fields if isinstance(operation.fields, dict) else {}
+    return {name: "long " * 20_000 for name, value in fields.items() if isinstance(value, str)}
 
 
 def _expect_events(found: Answer) -> None:

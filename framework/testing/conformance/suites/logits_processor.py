@@ -24,8 +24,8 @@ from framework.testing.conformance.suites.logits_parts import (
     PROMPT,
     Row,
     check_same,
-    hostile,
 )
+from framework.testing.conformance.suites.odd_arguments import hostile
 from framework.testing.conformance.suites.place import bridge_to
 
 

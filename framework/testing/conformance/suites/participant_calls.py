@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-import msgspec
 import numpy as np
 
 from framework.contracts.messages import EngineInput
-from framework.contracts.participant import Ready, Refuse, SchedulerParticipant
+from framework.contracts.participant import EngineContext, Ready, Refuse
 from framework.contracts.sampling import SamplingParams
+from framework.core.answers import unless_refused
 from framework.core.request import Request
+from framework.engine.extras import encode_extras, read_extras
+from framework.testing.byte_tokenizer import ByteTokenizer
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.outcomes import Violation
@@ -22,6 +25,11 @@ from framework.testing.conformance.suites.participant_parts import (
     check_limit,
     check_release,
 )
+
+if TYPE_CHECKING:
+    from framework.contracts.base import Contract
+    from framework.contracts.participant import Admission, FrontHalf, SchedulerParticipant
+    from framework.contracts.tokenizer import Tokenizer
 
 
 class ParticipantCalls(Suite):
@@ -39,10 +47,34 @@ class ParticipantCalls(Suite):
     def declared(self) -> frozenset[str]:
         return frozenset(self.capabilities) if self.new().attends_all else frozenset()
 
+    def make(self) -> Contract:
+        """A new instance that was started, as in the engine core."""
+        participant = super().make()
+        cast("SchedulerParticipant", participant).start(self.context())
+        return participant
+
+    def context(self) -> EngineContext:
+        """What the participant may know of the engine, one without a model."""
+        return EngineContext(
+            registry=self.target.registry,
+            choices={},
+            load_tokenizer=_tokenizer,
+            vocab_size=ByteTokenizer().vocab_size,
+        )
+
     def arguments(self, case: Case) -> object:
         """What a client passes to it in `extra_args`: plain data that lets a request run.
         Override it for a participant that refuses the default, an empty mapping."""
         return {}
+
+    def sampling(self, case: Case) -> SamplingParams:
+        """Of a request that the participant attends.  Override it for one whose half in the front
+        end reads other fields than `extra_args`."""
+        return self.with_arguments(self.arguments(case))
+
+    def with_arguments(self, arguments: object) -> SamplingParams:
+        """Of a request whose client passes these arguments."""
+        return SamplingParams(max_tokens=8, extra_args={self.target.record.name: arguments})
 
     # Single calls
 
@@ -52,28 +84,37 @@ class ParticipantCalls(Suite):
         entry = EngineInput(
             request_id=f"r{number}",
             tokens=tokens,
-            sampling=SamplingParams(max_tokens=8),
+            sampling=self.sampling(case) if named else SamplingParams(max_tokens=8),
             seed=number,
             max_total=len(tokens) + 8,
             **{
                 "tenant": f"t{int(case.rng.integers(0, 3))}",
-                "extras": self.extras(case) if named else {},
+                "extras": self.extras(self.sampling(case)) if named else {},
                 **more,
             },
         )
         return Request(entry, number + 1, float(number), 0)
 
-    def extras(self, case: Case) -> dict[str, bytes]:
-        """The same as it lies in a request."""
-        return {self.target.record.name: msgspec.msgpack.encode(self.arguments(case))}
+    def extras(self, sampling: SamplingParams) -> dict[str, bytes]:
+        """What the participant gets of a request, through its half in the front end if it has one.
+        Raises what that raises."""
+        if self.half is None:
+            return encode_extras(sampling)
+        return encode_extras(sampling) | read_extras({self.target.record.name: self.half}, sampling)
+
+    @cached_property
+    def half(self) -> FrontHalf | None:
+        """The half in the front end, where the core's is another instance."""
+        participant = super().make()
+        self.made.append(participant)
+        return cast("SchedulerParticipant", participant).front_half(self.context())
 
     def ready(self, participant: SchedulerParticipant, request: Request) -> None:
         """Ask until the request may run.  Raises Violation if it may not, or not in time."""
         patience = self.patience * self.slowness
         ends = self.now() + patience
         while True:
-            answer = participant.admit(request)
-            check_admission(answer)
+            answer = admission(participant, request)
             if isinstance(answer, Ready):
                 return
             if isinstance(answer, Refuse):
@@ -94,7 +135,7 @@ class ParticipantCalls(Suite):
         for case in self.cases(5):
             participant = self.new()
             for number in range(4):
-                check_admission(participant.admit(self.request(case, number)))
+                admission(participant, self.request(case, number))
 
     @clause("PART-002", "asked again for a request that may run, it lets it run", of=("admit",))
     def admit_can_be_asked_again(self) -> None:
@@ -102,7 +143,7 @@ class ParticipantCalls(Suite):
             participant, request = self.new(), self.request(case)
             self.ready(participant, request)
             for _ in range(3):
-                again = participant.admit(request)
+                again = admission(participant, request)
                 expect(
                     isinstance(again, Ready),
                     "admit answers differently when pages were lacking and it is asked again",
@@ -148,7 +189,7 @@ class ParticipantCalls(Suite):
             for _ in range(3):
                 hit = int(case.rng.integers(0, len(request.tokens)))
                 case.note(local_hit=hit)
-                check_external(participant.external_prefix(request, hit))
+                check_external(unless_refused(participant.external_prefix, request, hit))
 
     @clause(
         "PART-006",
@@ -160,7 +201,7 @@ class ParticipantCalls(Suite):
             participant = self.new()
             requests = [self.request(case, number) for number in range(6)]
             for request in requests:
-                check_admission(participant.admit(request))
+                admission(participant, request)
             for request in requests:
                 check_release(participant.release(request))
 
@@ -183,11 +224,11 @@ class ParticipantCalls(Suite):
         for case in self.cases(3):
             busy, free, fresh = self.new(), self.new(), self.new()
             requests = [self.request(case, number) for number in range(12)]
-            expected = [type(fresh.admit(request)).__name__ for request in requests]
+            expected = [type(admission(fresh, request)).__name__ for request in requests]
             for number in range(40):
-                busy.admit(self.request(case, 100 + number))
+                admission(busy, self.request(case, 100 + number))
             found = [
-                type(free.admit(_renamed(request, f"other {number}"))).__name__
+                type(admission(free, _renamed(request, f"other {number}"))).__name__
                 for number, request in enumerate(requests)
             ]
             expect(
@@ -196,6 +237,18 @@ class ParticipantCalls(Suite):
                 expected=expected,
                 found=found,
             )
+
+
+def admission(participant: SchedulerParticipant, request: Request) -> Admission:
+    """What `admit` answers, or the refusal that it raises.  Raises Violation for what is none."""
+    answer = unless_refused(participant.admit, request)
+    check_admission(answer)
+    return cast("Admission", answer)
+
+
+def _tokenizer() -> tuple[Tokenizer, frozenset[int]]:
+    tokenizer = ByteTokenizer()
+    return tokenizer, frozenset(tokenizer.eos_ids)
 
 
 def _renamed(request: Request, name: str) -> Request:

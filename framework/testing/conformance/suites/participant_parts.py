@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,13 +20,16 @@ from framework.contracts.participant import (
     Wait,
 )
 from framework.contracts.step import LateInputs, StepPlan, StepResult
+from framework.core.answers import MAY_REFUSE
 from framework.core.late import flaw_of
 from framework.core.request import Request
+from framework.errors import InputError, UnsupportedError
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.outcomes import Violation
 from framework.testing.scripted import ScriptedRunner
 
 T = TypeVar("T")
+_MAY_RAISE = MAY_REFUSE | {"External.arrived"}
 
 
 def check_admission(answer: object) -> None:
@@ -121,9 +125,19 @@ class Witness(SchedulerParticipant):
             self.seconds.setdefault(method, []).append(self._now() - started)
             check(answer)
         except Exception as error:
-            self.problem = self.problem or error
+            if not (method in _MAY_RAISE and isinstance(error, InputError | UnsupportedError)):
+                self.problem = self.problem or error
             raise
         return answer
+
+    @contextmanager
+    def _refusing(self, request: Request) -> Iterator[None]:
+        """Note a refusal that is raised."""
+        try:
+            yield
+        except (InputError, UnsupportedError):
+            self.refused.add(request.id)
+            raise
 
     def _ask(
         self,
@@ -146,7 +160,8 @@ class Witness(SchedulerParticipant):
 
     def admit(self, request: Request) -> Admission:
         self.inside.add(request.id)
-        answer: Admission = self._ask("admit", check_admission, [request], [], request)
+        with self._refusing(request):
+            answer: Admission = self._ask("admit", check_admission, [request], [], request)
         if isinstance(answer, Refuse):
             self.refused.add(request.id)
         if isinstance(answer, Wait):
@@ -155,9 +170,10 @@ class Witness(SchedulerParticipant):
         return answer
 
     def external_prefix(self, request: Request, local_hit: int) -> External | Refuse:
-        offer: External | Refuse = self._ask(
-            "external_prefix", check_external, [request], [], request, local_hit
-        )
+        with self._refusing(request):
+            offer: External | Refuse = self._ask(
+                "external_prefix", check_external, [request], [], request, local_hit
+            )
         self._offered.pop(request.id, None)
         if isinstance(offer, Refuse):
             self.refused.add(request.id)
@@ -177,7 +193,8 @@ class Witness(SchedulerParticipant):
         def look() -> int | Refuse | None:
             if request.id not in self._entered:
                 return None  # the worker half does not know of it yet
-            answer = self._call("External.arrived", arrived, checked)
+            with self._refusing(request):
+                answer = self._call("External.arrived", arrived, checked)
             if isinstance(answer, Refuse):
                 self.refused.add(request.id)
             elif answer is not None:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from framework.errors import InputError, UnsupportedError
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.odd_arguments import hostile
 from framework.testing.conformance.suites.participant_calls import ParticipantCalls
 from framework.testing.conformance.suites.participant_parts import Witness
 from framework.testing.conformance.workload import Workload
 from framework.testing.harness import Harness
+
+if TYPE_CHECKING:
+    from framework.contracts.participant import SchedulerParticipant
 
 EVERY = ("admit", "external_prefix", "limit", "attach", "late", "absorb", "release")
 
@@ -53,7 +59,7 @@ class SchedulerParticipantSuite(ParticipantCalls):
         """Random requests; half of them name the participant."""
 
         def own(number: int) -> dict[str, Any]:
-            return {"extras": self.extras(case)} if number % 2 == 0 else {}
+            return {"extras": self.extras(self.sampling(case))} if number % 2 == 0 else {}
 
         # A step without anything to compute takes half a millisecond.
         most = int(self.patience * self.slowness * 1000)
@@ -156,6 +162,43 @@ class SchedulerParticipantSuite(ParticipantCalls):
         for case in self.cases(2):
             with self.engine(case) as (witness, one):
                 self.work(case, witness, one, aborts=0.6)
+
+    @clause(
+        "PART-011",
+        "arguments that it cannot use are refused, whatever they are",
+        of=("front_half", "admit", "external_prefix"),
+    )
+    def odd_arguments_are_refused(self) -> None:
+        for case in self.cases(2):
+            taken = list(self._taken(hostile((self.arguments(case),))))
+            with self.engine(case) as (_, one):
+                work = Workload(rng=case.rng, engine=one, requests=len(taken))
+                work.more = _extras(taken)
+                work.may_fail = _refused_as_asked(one)
+                work.run()
+
+    def _taken(self, arguments: Iterable[object]) -> Iterator[dict[str, bytes]]:
+        """What the core gets of those that the half in the front end does not refuse."""
+        for argument in arguments:
+            try:
+                yield self.extras(self.with_arguments(argument))
+            except (InputError, UnsupportedError):
+                continue
+
+    @clause("PART-012", "it can be closed twice, and without a start", of=("start", "close"))
+    def closing_is_harmless(self) -> None:
+        started, never = self.new(), cast("SchedulerParticipant", Suite.make(self))
+        for participant in (started, never):
+            participant.close()
+            participant.close()
+
+
+def _extras(given: Sequence[dict[str, bytes]]) -> Callable[[int], dict[str, Any]]:
+    return lambda number: {"extras": given[number]}
+
+
+def _refused_as_asked(one: Harness) -> Callable[[str, str], bool]:
+    return lambda name, error: one.answers[name].refused
 
 
 def _refused(witness: Witness) -> Callable[[str, str], bool]:

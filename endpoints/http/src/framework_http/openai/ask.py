@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fastapi import Request
 from starlette.responses import Response
 
-from framework.errors import EngineDeadError, FrameworkError, OverdueError
+from framework.errors import EngineDeadError, FrameworkError
 from framework_http.leaving import gone, unless_gone
 from framework_http.openai.shapes import Usage
 from framework_http.sse import JSON
@@ -111,14 +111,10 @@ def answer(body: Mapping[str, Any] | None) -> Response:
 
 
 def check(output: RequestOutput) -> RequestOutput:
-    """The output, unless the engine ended the request with an error.
-
-    Raises OverdueError where only its time to wait was over, FrameworkError for a fault.
-    """
+    """The output.  Raises the error with which the request ended, if it did."""
     for one in output.outputs:
-        if one.finish_reason == "error":
-            kind = OverdueError if one.timed_out else FrameworkError
-            raise kind(str(one.stop_reason))
+        if one.error is not None:
+            raise one.error
     return output
 
 

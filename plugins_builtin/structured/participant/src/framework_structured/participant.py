@@ -19,7 +19,7 @@ from framework.contracts.participant import (
     Wait,
 )
 from framework.contracts.step import LateInputs
-from framework.errors import FrameworkError, IntegrityError
+from framework.errors import FrameworkError, InputError, IntegrityError, UnsupportedError
 from framework.plugins.blame import in_one_line, told
 from framework_structured.asked import decode
 from framework_structured.compiler import Compiler
@@ -81,7 +81,8 @@ class StructuredOutputs(SchedulerParticipant):
         if error is None:
             return READY
         why = in_one_line(error) if isinstance(error, FrameworkError) else told(error)
-        return Refuse(f"its grammar cannot be used: {why}")
+        of_client = isinstance(error, InputError | UnsupportedError)
+        return Refuse(f"its grammar cannot be used: {why}", failed=not of_client)
 
     def limit(self, request: Request, start: int, tokens: int) -> int:
         progress = self._progress.get(request.id)
