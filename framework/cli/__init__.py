@@ -32,13 +32,13 @@ def _run() -> str | int | None:
     import sys
 
     from framework.errors import FrameworkError
-    from framework.plugins.undecodable import undecodable_is_named
+    from framework.plugins.undecodable import readable_for_all
 
     try:
-        with undecodable_is_named():
-            from framework.cli.app import build_app
+        readable_for_all()
+        from framework.cli.app import build_app
 
-            build_app()()
+        build_app()()
     except FrameworkError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -83,10 +83,10 @@ class LLMOptions(TypedDict, total=False):
 
 def resolve_options(model: str | os.PathLike[str], options: dict[str, Any]) -> Resolved:
     """The configuration of keywords and environment.  Raises ConfigError."""
-    from framework.plugins.undecodable import undecodable_is_named
+    from framework.plugins.undecodable import readable_for_all
 
-    with undecodable_is_named():
-        from framework.config.resolve import resolve
+    readable_for_all()
+    from framework.config.resolve import resolve
 
     options["model"] = model
     for name in ("model", "tokenizer"):

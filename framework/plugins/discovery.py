@@ -17,6 +17,7 @@ from framework.plugins.records import Problem, Record, State
 
 CORE = "framework"
 _VALUE = re.compile(r"(?P<module>\w+(\.\w+)*)\s*:\s*(?P<attr>\w+(\.\w+)*)\s*(\[.*\])?$")
+_LOST = "\N{REPLACEMENT CHARACTER}"
 _UNNAMED = re.compile(r"[\s:@,=*?\[\]]")
 """What means something where plugins are named: KIND:NAME@DISTRIBUTION, globs and lists of them."""
 
@@ -126,6 +127,7 @@ class _Entries:
         self._name = distribution.name
         self._version = distribution.version
         self._location = distribution.location
+        self._flaw = distribution.problem
         self._trusted = normalize(self._name) in trusted
         self._kinds = {kind.group: kind for kind in kinds}
         group, known = "", set[tuple[str, str]]()
@@ -144,6 +146,8 @@ class _Entries:
                     self._problem(
                         f"line {number} of entry_points.txt is not name = value: {line!r}"
                     )
+                elif self._flaw is not None and _LOST in line:
+                    continue  # no program reads the file, which has been told
                 elif not can_be_named(name):
                     self._problem(f"[{group}] has {name!r}, which no list or option can name")
                 elif (group, name) in known:
@@ -178,6 +182,8 @@ class _Entries:
             location=self._location,
             first_party=self._trusted,
         )
-        if split_value(value) is None:
+        if self._flaw is not None:
+            record.move(State.FAILED, self._flaw)
+        elif split_value(value) is None:
             record.move(State.FAILED, f"entry point value {value!r} is not of the form module:attr")
         self.records.append(record)

@@ -18,14 +18,15 @@ from framework.plugins.kinds import GROUP_PREFIX
 from framework.plugins.policy import normalize
 
 _LEFTOVER = ".egg-info"
+NOT_UTF8 = "entry_points.txt is not UTF-8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
     """One distribution.  version: None if its metadata does not say.  location: its metadata
-    folder.  entry_points: the text of that file.  hidden: metadata folders of the same name that
-    do not count, leftovers of builds left out.  problem: why it has no plugins that could be
-    used, or None."""
+    folder.  entry_points: the text of that file, as far as it can be read.  hidden: metadata
+    folders of the same name that do not count, leftovers of builds left out.  problem: why it has
+    no plugins that could be used, or None."""
 
     name: str
     version: str | None
@@ -44,20 +45,19 @@ def installed(path: Sequence[str] | None) -> list[Installed]:
     """Every name on `path` (default: sys.path) of which some metadata folder has an entry point
     for us, in the order of the path.  What counts of it may have none."""
     where = {} if path is None else {"path": list(path)}
-    same: dict[str, list[tuple[Distribution, str | None]]] = {}
+    same: dict[str, list[_Entries]] = {}
     for found in importlib_metadata.distributions(**where):
         # Reading one small file is cheap; the metadata of hundreds of others is not.
         distribution = cast("Distribution", found)
-        text = _read(distribution, "entry_points.txt")
-        same.setdefault(_stem(distribution), []).append((distribution, text))
-    return [_one(group) for group in same.values() if any(_concerns(*each) for each in group)]
+        same.setdefault(_stem(distribution), []).append(_entries(distribution))
+    return [_one(group) for group in same.values() if any(each.concern for each in group)]
 
 
 def any_has_group(group: str) -> bool:
     """Whether some distribution has an entry point of this group; looks at no more than needed."""
     heading = f"[{group}]"
     return any(
-        heading in (_read(cast("Distribution", found), "entry_points.txt") or "")
+        heading in _entries(cast("Distribution", found)).text
         for found in importlib_metadata.distributions()
     )
 
@@ -65,42 +65,55 @@ def any_has_group(group: str) -> bool:
 def unreadable() -> list[str]:
     """A sentence for each entry_points.txt on sys.path at which every program fails that looks
     for entry points."""
-    found = []
-    for distribution in importlib_metadata.distributions():
-        try:
-            distribution.read_text("entry_points.txt")
-        except (UnicodeDecodeError, OSError) as error:
-            why = "is not UTF-8" if isinstance(error, UnicodeDecodeError) else "cannot be read"
-            found.append(
-                f"entry_points.txt {why} in {_location(cast('Distribution', distribution))}"
-            )
-    return found
+    every = (_entries(cast("Distribution", each)) for each in importlib_metadata.distributions())
+    return [f"{each.flaw} in {_location(each.distribution)}" for each in every if each.flaw]
 
 
-def _concerns(distribution: Distribution, entry_points: str | None) -> bool:
-    """It has an entry point for us, or there is a file of them that cannot be read."""
-    if entry_points is not None:
-        return GROUP_PREFIX in entry_points
-    return os.path.lexists(os.path.join(_location(distribution), "entry_points.txt"))
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entry_points.txt of a metadata folder; text: "" without one.  flaw: what is wrong with
+    the file, or None."""
+
+    distribution: Distribution
+    text: str
+    flaw: str | None = None
+
+    @property
+    def concern(self) -> bool:
+        """It has an entry point for us, or nobody can tell."""
+        return self.flaw is not None or GROUP_PREFIX in self.text
 
 
-def _one(group: list[tuple[Distribution, str | None]]) -> Installed:
+def _entries(distribution: Distribution) -> _Entries:
+    file = "entry_points.txt"
+    try:
+        text = distribution.read_text(file)
+    except UnicodeDecodeError as error:
+        return _Entries(distribution, error.object.decode("utf-8", "replace"), NOT_UTF8)
+    except OSError:
+        text = None
+    if text is None and os.path.lexists(os.path.join(_location(distribution), file)):
+        return _Entries(distribution, "", f"{file} cannot be read")
+    return _Entries(distribution, text or "")
+
+
+def _one(group: list[_Entries]) -> Installed:
     """What counts of one name: the first on the path, but an egg-info folder is a leftover of a
     build and loses against what was installed."""
-    group.sort(key=lambda pair: _location(pair[0]).endswith(_LEFTOVER))
-    (distribution, text), *others = group
-    name, version = _head(distribution)
+    group.sort(key=lambda each: _location(each.distribution).endswith(_LEFTOVER))
+    first, *others = group
+    name, version = _head(first.distribution)
     problem = None
-    if text is None and _concerns(distribution, text):
-        problem = "entry_points.txt cannot be read, so that nobody knows of its plugins"
+    if first.flaw is not None:
+        problem = f"{first.flaw}, so that nobody can use its plugins"
     elif name is None:
         problem = "its metadata does not say its name, so that its plugins are left out"
-    places = [_location(other) for other, _ in others]
+    places = [_location(other.distribution) for other in others]
     return Installed(
-        name=name or _stem(distribution),
+        name=name or _stem(first.distribution),
         version=version,
-        location=_location(distribution),
-        entry_points="" if problem else text or "",
+        location=_location(first.distribution),
+        entry_points=first.text if name is not None else "",
         problem=problem,
         hidden=tuple(place for place in places if not place.endswith(_LEFTOVER)),
     )
@@ -136,13 +149,6 @@ def _text(distribution: Distribution, file: str) -> str | None:
         return None
     except UnicodeDecodeError as error:
         return error.object.decode("utf-8", "replace")
-
-
-def _read(distribution: Distribution, file: str) -> str | None:
-    try:
-        return distribution.read_text(file)
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def _location(distribution: Distribution) -> str:

@@ -1,27 +1,38 @@
-"""Name the metadata that no program can read, whoever stumbles over them."""
+"""Go on where the metadata of one distribution cannot be read by any program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+import os
 
-from framework.errors import PluginError
+_SWITCHES = {"PYDANTIC_DISABLE_PLUGINS": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+"""Environment variables by which libraries are told not to look through all entry points."""
+
+logger = logging.getLogger("framework.plugins")
 
 
-@contextmanager
-def undecodable_is_named() -> Iterator[None]:
-    """Around the first import of a pydantic model.  Whatever looks for entry points fails where an
-    entry_points.txt is not UTF-8 or a link to itself, pydantic included, and does not say where;
-    this raises PluginError that does."""
+def readable_for_all() -> None:
+    """Call it before the first pydantic model is made.
+
+    Whatever looks for entry points fails where one entry_points.txt is not UTF-8 or a link to
+    itself, and does not say where; pydantic does so with its first model, torch when it is
+    imported.  Then this tells libraries by their own switches to leave it, in this process and its
+    children, and logs which file it is for.  Our own discovery lists it as a problem and reads the
+    others."""
+    from pydantic import create_model
+
     try:
-        yield
-    except (UnicodeDecodeError, OSError) as error:
+        create_model("First")
+    except (UnicodeDecodeError, OSError):
         from framework.plugins.distributions import unreadable
 
         found = unreadable()
         if not found:
             raise
-        raise PluginError(
+        for name, value in _SWITCHES.items():
+            os.environ.setdefault(name, value)
+        logger.warning(
+            "%s; other libraries are told to load no plugins of their own (%s)",
             "; ".join(found),
-            mend="reinstall that distribution, or remove the folder",
-        ) from error
+            ", ".join(f"{name}={os.environ[name]}" for name in _SWITCHES),
+        )

@@ -228,7 +228,13 @@ class ClosesOnce(Plain):
             self.things.pop()
 
 
-@breaks("PART-012")
+# Its half in the front end is never started, and closed.
+@breaks(
+    "PART-012",
+    *(f"PART-00{number}" for number in range(1, 9)),
+    "PART-011",
+    *ALL_RUNS,
+)
 class ClosesWhatIsNotThere(Plain):
     """Has nothing to end unless it was started."""
 

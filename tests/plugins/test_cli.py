@@ -113,27 +113,58 @@ def test_explain_asks_the_default_query(house, monkeypatch):
     assert "chosen thing 'small' cannot serve: size=5, needs at most 1" in ended.output
 
 
-def test_metadata_that_no_program_can_read_are_named(house, run):
-    """pydantic looks through all entry points, and would end every command with a trace."""
+def unreadable(house):
+    """A distribution of which no program can read the entry points, and the file."""
     house.add("d", {"scheduling_policies p": "P"}, EVIL)
     (entries,) = house.root.glob("**/d-*.dist-info/entry_points.txt")
-    entries.write_bytes(b"[framework.hooks]\n\xff = a:B\n")
+    entries.write_bytes(b"[framework.scheduling_policies]\np = a:B\n\xff = a:B\n")
+    return entries
+
+
+def test_metadata_that_no_program_can_read_stop_no_command(house, run):
+    """pydantic and torch look through all entry points, and would end every command."""
+    entries = unreadable(house)
     ended = run("plugins", "list", "--json")
-    assert (ended.returncode, ended.stdout) == (1, "")
-    assert f"entry_points.txt is not UTF-8 in {entries.parent}" in ended.stderr
+    assert ended.returncode == 0, ended.stderr
+    records = {row["name"]: row for row in json.loads(ended.stdout) if row["distribution"] == "d"}
+    assert {
+        name: (row["state"], row["reason"].partition(",")[0]) for name, row in records.items()
+    } == {"p": ("failed", "entry_points.txt is not UTF-8")}
+    assert f"entry_points.txt is not UTF-8 in {entries.parent}; other" in ended.stderr
+    assert "reinstall it, or remove the folder" in ended.stderr
+    ended = run("plugins", "doctor", "--no-import")
+    assert "entry_points.txt is not UTF-8" in ended.stdout
     assert "Traceback" not in ended.stderr
     entries.unlink()
     entries.symlink_to(entries.name)
     ended = run("plugins", "list")
+    assert ended.returncode == 0, ended.stderr
     assert f"entry_points.txt cannot be read in {entries.parent}" in ended.stderr
+
+
+def test_metadata_that_no_program_can_read_are_fatal_to_the_strict(house, run):
+    unreadable(house)
+    ended = run("explain", "scheduling_policy", FRAMEWORK_PLUGINS_STRICT="1")
+    assert ended.returncode == 1
+    assert "error: d (" in ended.stderr
+    assert "entry_points.txt is not UTF-8" in ended.stderr
     assert "Traceback" not in ended.stderr
-    entries.unlink()
-    entries.write_bytes(b"[framework.hooks]\n\xff = a:B\n")
-    program = "from framework import LLM\nLLM('demo')\n"
+
+
+def test_metadata_that_no_program_can_read_stop_no_engine(house):
+    """What `LLM` makes first is its configuration, of pydantic's models; torch comes later, and is
+    told in time, here and in children."""
+    unreadable(house)
+    program = """
+import os
+from framework.engine.llm_options import resolve_options
+print(resolve_options("demo", {}).config.model.model)
+print(os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"], os.environ["PYDANTIC_DISABLE_PLUGINS"])
+"""
     ended = subprocess.run(
         [sys.executable, "-c", program],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(house.paths)},
         capture_output=True,
         text=True,
     )
-    assert f"PluginError: entry_points.txt is not UTF-8 in {entries.parent}" in ended.stderr
+    assert ended.stdout.split() == ["demo", "0", "1"], ended.stderr

@@ -115,7 +115,25 @@ def test_distribution_without_readable_metadata_hides_no_neighbour(house):
     told = {problem.distribution: problem.message for problem in found.problems}
     assert "does not say its name" in told.pop("half")
     assert set(told) == {"binary", "folder"}
-    assert all("entry_points.txt cannot be read" in message for message in told.values())
+    assert "entry_points.txt is not UTF-8" in told["binary"]
+    assert "entry_points.txt cannot be read" in told["folder"]
+
+
+def test_what_can_be_read_of_unreadable_entry_points_is_a_record(house):
+    """Its plugins have a name that says why they cannot be used, and no neighbour is lost."""
+    house.add("good", {"things a": "T"})
+    house.add("d", {"things b": "T"})
+    (entries,) = house.root.glob("**/d-*.dist-info/entry_points.txt")
+    entries.write_bytes("# größe\n[framework.things]\nb = m:T\nö = m:T\n".encode("latin-1"))
+    found = discover(house.kinds, path=house.paths)
+    assert [(r.key, r.state) for r in found.records] == [
+        ("thing:a@good", State.DISCOVERED),
+        ("thing:b@d", State.FAILED),
+    ]
+    reason = "entry_points.txt is not UTF-8, so that nobody can use its plugins"
+    assert found.records[1].reason == reason
+    (problem,) = found.problems
+    assert reason in problem.message
 
 
 def test_an_author_whose_name_is_no_utf8_takes_no_plugin_away(house):

@@ -63,10 +63,12 @@ def outdated_installs(search_path: Sequence[str] | None) -> Iterator[Finding]:
     """Editable installs whose pyproject.toml names other plugins than when it was installed: the
     sources are those of now, the entry points those of then."""
     for found in installed(search_path):
-        source = _editable_source(found.location)
+        source = _editable_source(found.location) if found.problem is None else None
         now = _declared(source) if source is not None else None
+        if source is None or now is None:
+            continue
         then = _listed(found.location)
-        if source is None or now is None or now == then:
+        if now == then:
             continue
         changed = sorted(key for key in now.keys() | then.keys() if now.get(key) != then.get(key))
         yield Finding(
@@ -93,20 +95,20 @@ def _editable_source(location: str) -> str | None:
 
 def _declared(source: str) -> dict[str, str] | None:
     """group:name -> value of the entry points for us in a pyproject.toml, None without one that
-    lists them."""
+    lists them, or of which it cannot be told."""
     try:
         with open(os.path.join(source, "pyproject.toml"), "rb") as file:
             project = tomllib.load(file).get("project", {})
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        if "entry-points" in project.get("dynamic", ()):
+            return None
+        return {
+            f"{group}:{name}": value.replace(" ", "")
+            for group, entries in project.get("entry-points", {}).items()
+            if group.startswith(GROUP_PREFIX)
+            for name, value in entries.items()
+        }
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError, AttributeError, TypeError):
         return None
-    if "entry-points" in project.get("dynamic", ()):
-        return None
-    return {
-        f"{group}:{name}": value.replace(" ", "")
-        for group, entries in project.get("entry-points", {}).items()
-        if group.startswith(GROUP_PREFIX)
-        for name, value in entries.items()
-    }
 
 
 def _listed(location: str) -> dict[str, str]:
