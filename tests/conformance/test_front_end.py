@@ -34,12 +34,14 @@ http.Options.model_rebuild(_types_namespace=vars(http))
 
 class QuickSuite(FrontEndSuite):
     stop_seconds = 2.0
+    left_seconds = 0.1
 
 
 class BriefSuite(FrontEndSuite):
     """For what never ends, and has nothing else to do."""
 
     stop_seconds = 0.2
+    left_seconds = 0.1
 
 
 class Plain(http.PlainHttp):

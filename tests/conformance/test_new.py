@@ -26,6 +26,8 @@ WITH_CONTRACT = [kind for kind in KINDS if kind.contract is not None]
 RESERVED = [kind for kind in KINDS if kind.contract is None]
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
 POLICY = find_kind("scheduling_policy")
+# As for the tests of this repository: they hold on a slow and busy machine, too.
+PATIENT = "from framework.testing.conformance import Suite\n\nSuite.slowness = 20.0\n"
 
 
 def names_of(kind):
@@ -58,6 +60,7 @@ def scaffolds(tmp_path_factory):
         names, files = render(kind, names_of(kind))
         write(folder / names.distribution, files)
         put_on_path(folder / names.distribution, site)
+    (folder / "conftest.py").write_text(PATIENT)
     return folder, site
 
 

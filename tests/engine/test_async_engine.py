@@ -42,8 +42,7 @@ def test_many_callers_get_their_own_answers_and_the_pool_is_as_before(in_process
             prompts = [f"caller {k} asks " + "x" * k for k in range(12)]
             answers = await asyncio.gather(*(text_of(made, p) for p in prompts))
             assert answers == prompts
-            stats = await made.stats()
-            assert (stats.running, stats.waiting, stats.pages_used) == (0, 0, 0)
+            await settled(made)
             await made.check_integrity()
 
     asyncio.run(run())

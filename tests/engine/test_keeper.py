@@ -52,7 +52,21 @@ async def kill(engine):
         await asyncio.wait_for(waiting, LIMIT)
 
 
-def test_a_core_that_was_killed_is_started_anew():
+@pytest.fixture
+def may_begin(monkeypatch):
+    """An event that a core which is begun anew waits for."""
+    begin, gate = CoreKeeper._begin, asyncio.Event()
+
+    async def held(keeper):
+        if keeper._flight is not None:
+            await gate.wait()
+        return await begin(keeper)
+
+    monkeypatch.setattr(CoreKeeper, "_begin", held)
+    return gate
+
+
+def test_a_core_that_was_killed_is_started_anew(may_begin):
     async def run():
         async with engine() as made:
             assert await text_of(made, "before") == "before"
@@ -64,6 +78,7 @@ def test_a_core_that_was_killed_is_started_anew():
             with pytest.raises(EngineRestartingError):
                 await text_of(made, "too early")
             assert made.snapshot().value("num_requests_waiting") == 0
+            may_begin.set()
             await until(lambda: healthy(made))
             assert made.core_pid != first
             assert await text_of(made, "after") == "after"
@@ -96,7 +111,7 @@ def test_a_core_that_dies_too_often_is_not_started_anew():
     asyncio.run(run())
 
 
-def test_an_engine_can_be_shut_down_while_its_core_is_started_anew():
+def test_an_engine_can_be_shut_down_while_its_core_is_started_anew(may_begin):
     async def run():
         made = engine()
         await made.start()

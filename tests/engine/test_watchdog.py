@@ -89,16 +89,19 @@ def healthy(engine):
     return True
 
 
-def test_a_core_that_hangs_in_a_step_is_ended_and_another_one_serves():
+def test_a_core_that_hangs_in_a_step_is_ended_and_another_one_serves(tmp_path):
     """Two beats, which take their time."""
+    gate = tmp_path / "gate"
 
     async def run():
-        async with engine(step_timeout=0.5, on_core_death="restart") as made:
+        async with engine(step_timeout=0.5, on_core_death="restart", gate=gate) as made:
+            gate.touch()
             first = made.core_pid
             with pytest.raises(EngineDeadError, match=r"step_timeout, 0\.5 s"):
                 await asyncio.wait_for(text_of(made, HANGS), LIMIT)
             with pytest.raises(EngineRestartingError, match="started anew"):
                 made.check_health()
+            gate.unlink()
             await until(lambda: healthy(made))
             with pytest.raises(ProcessLookupError):
                 os.kill(first, 0)

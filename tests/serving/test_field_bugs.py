@@ -117,7 +117,11 @@ def test_field_bug_7_prompt_logprobs_are_whole_under_chunks_and_preemption():
             async def one(prompt):
                 return [output async for output in engine.generate(prompt, sampling)][-1]
 
-            outputs = await asyncio.gather(*(one(prompt) for prompt in prompts))
+            await engine.pause()  # until all are there, or some would end before others begin
+            tasks = [asyncio.create_task(one(prompt)) for prompt in prompts]
+            await until(lambda: engine.snapshot().value("num_requests_waiting") == len(prompts))
+            await engine.resume()
+            outputs = await asyncio.gather(*tasks)
             preempted = engine.snapshot().value("num_preemptions")
             return [output.prompt_logprobs for output in outputs], preempted
 

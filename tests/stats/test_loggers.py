@@ -99,9 +99,10 @@ def test_without_a_period_there_is_only_the_last_snapshot():
 
 
 def test_one_that_fails_is_logged_by_name_then_off_and_the_others_go_on(caplog):
-    bad, good = Keeper(error=OSError("disk full")), Keeper(number=8)
+    bad, good = Keeper(number=3, error=OSError("disk full")), Keeper(number=8)
     (record, _), running = made(bad, good, limit=3)
     running.start({})
+    assert bad.enough.wait(SOON)
     assert good.enough.wait(SOON)
     running.close()
     assert len(bad.calls) == 4  # start, and three attempts
@@ -117,9 +118,13 @@ def test_one_that_hangs_is_left_behind_and_named(caplog, monkeypatch):
     slow = Keeper()
     slow.log = lambda snapshot: let_go.wait(SOON)
     _, running = made(slow)
+    before = set(threading.enumerate())
     running.start({})
+    begun = set(threading.enumerate()) - before
     running.close()
     let_go.set()
+    for thread in begun:
+        thread.join(SOON)
     assert "plugin stat_logger:l0@d has not ended 0.01 s after the engine" in caplog.text
 
 
@@ -155,9 +160,11 @@ def echo(**options):
 
 def test_without_loggers_nothing_is_counted():
     """A step then pays one look at None."""
+    before = set(threading.enumerate())
     with echo() as llm:
         assert llm._engine.client._events._statistics is None
-        assert not [t for t in threading.enumerate() if t.name.startswith("stats ")]
+        begun = set(threading.enumerate()) - before
+        assert not [thread for thread in begun if thread.name.startswith("stats ")]
 
 
 def test_json_lines_hold_every_metric(tmp_path):

@@ -155,13 +155,15 @@ def test_a_row_is_the_same_bit_for_bit_whatever_its_chunks_and_mates(params, dty
     mine = (*request[:3], [other.free.pop() for _ in request[3]])
     ends = [0, 1, 40, 57, 300, length - 3, length - 2, length - 1, length]
     threads = torch.get_num_threads()
-    for turn, (first, last) in enumerate(itertools.pairwise(ends)):
-        torch.set_num_threads(1 + turn % 2)
-        rows = [(mate, 0, len(mate[0])) for mate in mates[: turn % 4]]
-        rows.insert(turn % (len(rows) + 1), (mine, first, last))
-        found = other.step(rows, params)[turn % len(rows)]
-        assert torch.equal(found, whole[first:last]), (first, last)
-    torch.set_num_threads(threads)
+    try:
+        for turn, (first, last) in enumerate(itertools.pairwise(ends)):
+            torch.set_num_threads(1 + turn % 2)
+            rows = [(mate, 0, len(mate[0])) for mate in mates[: turn % 4]]
+            rows.insert(turn % (len(rows) + 1), (mine, first, last))
+            found = other.step(rows, params)[turn % len(rows)]
+            assert torch.equal(found, whole[first:last]), (first, last)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_many_single_queries_share_threads():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 
 import httpx
 import pytest
@@ -13,10 +14,21 @@ import pytest
 def busy(http, prompt="a" * 100):
     """The only slot is taken for as long as this lasts: a step takes a fifth of a second."""
     body = {"prompt": prompt, "stream": True}
-    with http.stream("POST", "/v1/completions", json=body) as response:
+    with contextlib.ExitStack() as stack:
+        response = served(
+            lambda: stack.enter_context(http.stream("POST", "/v1/completions", json=body))
+        )
         lines = response.iter_lines()  # kept: at its end the stream would be closed
-        next(lines)
+        assert next(lines).startswith("data: ")
         yield
+
+
+def served(ask):
+    """The response, once the slot is free: whoever went away may have it for a moment."""
+    end = time.monotonic() + 60
+    while (response := ask()).status_code == 503:
+        assert time.monotonic() < end, "a request goes on whose client is gone"
+    return response
 
 
 def slow(serve, *arguments):
@@ -68,7 +80,8 @@ def test_a_deadline_is_a_field_or_a_header(http, header):
 def test_a_queue_that_is_full_is_a_429_that_says_when_to_ask_again(http):
     with busy(http), http.stream("POST", "/v1/completions", json={"prompt": ["x" * 6] * 2}) as late:
         assert "at most 10 tokens" in refused_stream(late, 429)
-    done = http.post("/v1/completions", json={"prompt": "x" * 30, "max_tokens": 1})
+    long = {"prompt": "x" * 30, "max_tokens": 1}
+    done = served(lambda: http.post("/v1/completions", json=long))
     assert done.status_code == 200, "a longer prompt may wait alone"
 
 

@@ -10,8 +10,8 @@ from framework.errors import FrameworkError, InputError
 from framework_http import sse
 
 
-async def read(response, most=None):
-    """What a client of the response gets, up to `most` pieces."""
+async def read(response, most=None, heard=None):
+    """What a client of the response gets, up to `most` pieces.  heard: an event for the first."""
     got, done = [], asyncio.Event()
 
     async def receive():
@@ -21,6 +21,8 @@ async def read(response, most=None):
     async def send(message):
         if message.get("body"):
             got.append(message["body"].decode())
+            if heard is not None:
+                heard.set()
             if most is not None and len(got) == most:
                 done.set()
 
@@ -97,9 +99,7 @@ def test_silence_is_filled_before_and_between_events():
             await heard.wait()
             yield {"late": True}
 
-        response = await sse.stream(slow(), STAYS, keep_alive=0.001)
-        asyncio.get_running_loop().call_later(0.05, heard.set)
-        return await read(response)
+        return await read(await sse.stream(slow(), STAYS, keep_alive=0.001), heard=heard)
 
     *silence, event, end = asyncio.run(scene())
     assert silence

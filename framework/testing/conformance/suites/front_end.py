@@ -66,7 +66,7 @@ class FrontEndSuite(EndpointClauses):
             stop = asyncio.Event()
             stop.set()
             task = asyncio.create_task(self.at(free_port()).serve(service, (), stop))
-            done, _ = await asyncio.wait({task}, timeout=self.stop_seconds)
+            done, _ = await asyncio.wait({task}, timeout=self.most)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             expect(done, "stopped before it began, it goes on")
@@ -80,7 +80,7 @@ class FrontEndSuite(EndpointClauses):
             async with self.up(service, *self._offered(offered)) as one:
                 asking = await self._waiting(one.port, offered)
                 one.task.cancel()
-                await asyncio.wait({one.task}, timeout=self.stop_seconds)
+                await asyncio.wait({one.task}, timeout=self.most)
                 expect(one.task.done(), "cancelled, it goes on")
                 offered.go.set()
                 await asyncio.gather(*asking, return_exceptions=True)
@@ -109,7 +109,7 @@ class FrontEndSuite(EndpointClauses):
                 front = self.at(taken.getsockname()[1])
                 serving = front.serve(service, (), asyncio.Event())
                 with expect_raises(ConfigError, "serving at a port that is taken"):
-                    await asyncio.wait_for(serving, self.stop_seconds)
+                    await asyncio.wait_for(serving, self.most)
 
         self.on_engine(work)
 
@@ -129,19 +129,25 @@ class FrontEndSuite(EndpointClauses):
     def nothing_is_left(self) -> None:
         async def work(service: Watched) -> None:
             for number in range(3):
-                before = _alive()
-                open_files = _open_files()
+                before, open_files = _alive(), _open_files()
                 async with self.up(service) as one:
                     one.stop.set()
                     await self.ends(one, "stopped, it goes on")
-                for _ in range(20):
-                    await asyncio.sleep(0)
-                left = [str(each) for each in _alive() - before]
-                left += [f"file {n}" for n in range(open_files, _open_files())]
                 # The first time it imports what it needs.
-                expect(not left or not number, "something is left after the end", found=left)
+                left = await self._left(before, open_files) if number else []
+                expect(not left, "something is left after the end", found=left)
 
         self.on_engine(work)
+
+    async def _left(self, before: set[object], open_files: int) -> list[str]:
+        """What is there that was not, once whatever is about to end has ended."""
+        end = asyncio.get_running_loop().time() + self.left_seconds * self.slowness
+        while True:
+            left = [str(each) for each in _alive() - before]
+            left += [f"file {n}" for n in range(open_files, _open_files())]
+            if not left or asyncio.get_running_loop().time() > end:
+                return left
+            await asyncio.sleep(0.01)
 
     @clause("FRON-008", "no client ends it, whatever it sends", needs="port", of=SERVE)
     def rubbish_does_no_harm(self) -> None:
@@ -153,7 +159,7 @@ class FrontEndSuite(EndpointClauses):
                         case.note(sent=repr(data[:20]))
                         _, writer = await asyncio.open_connection(HOST, one.port)
                         writer.write(data)
-                        await asyncio.sleep(0.01)
+                        await self.noticed(one.port)
                         writer.close()
                         expect(not one.task.done(), "it has ended", found=repr(data[:20]))
                     (await asyncio.open_connection(HOST, one.port))[1].close()
@@ -167,7 +173,7 @@ class FrontEndSuite(EndpointClauses):
         async def work(service: Watched) -> None:
             async with self.up(service) as one:
                 _, writer = await asyncio.open_connection(HOST, one.port)
-                await asyncio.sleep(0.02)
+                await self.noticed(one.port)
                 one.stop.set()
                 await self.ends(one, "it waits for a client that says nothing")
                 writer.close()

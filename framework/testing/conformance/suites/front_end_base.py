@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
@@ -13,7 +13,7 @@ from framework.contracts.base import Contract
 from framework.contracts.front_end import FrontEnd, Mounted
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.suite import Suite
-from framework.testing.conformance.suites.front_end_parts import HOST, Offered, free_port
+from framework.testing.conformance.suites.front_end_parts import HOST, Offered, ask, free_port
 from framework.testing.conformance.suites.served import Watched, small_engine
 
 PREFIX = "/plugins/kit"
@@ -29,7 +29,8 @@ class Up:
 
 
 class FrontEndBase(Suite):
-    """stop_seconds: in which a front end without running requests has to end.
+    """stop_seconds: in which a front end without running requests has to end.  left_seconds: after
+    which what it began has to have ended, too.
 
     A front end with an option `port` is told a free one; how to reach others the kit does not
     know.
@@ -38,6 +39,7 @@ class FrontEndBase(Suite):
     kind = "front_end"
     capabilities = ("endpoints", "port")
     stop_seconds: ClassVar[float] = 10.0
+    left_seconds: ClassVar[float] = 2.0
 
     def declared(self) -> frozenset[str]:
         """`port` where there is such an option, `endpoints` where `serves_endpoints` says so."""
@@ -94,7 +96,7 @@ class FrontEndBase(Suite):
             yield one
         finally:
             stop.set()
-            await asyncio.wait({one.task}, timeout=self.stop_seconds)
+            await asyncio.wait({one.task}, timeout=self.most)
             if not one.task.done():
                 one.task.cancel()
             await asyncio.gather(one.task, return_exceptions=True)
@@ -115,13 +117,24 @@ class FrontEndBase(Suite):
             one.task.result()
             expect(False, "serve returns before it was stopped", expected="it serves until then")
 
+    @property
+    def most(self) -> float:
+        """`stop_seconds` on this machine."""
+        return self.stop_seconds * self.slowness
+
+    async def noticed(self, port: int) -> None:
+        """Come back when it has taken whoever came before and what they sent: it answers another,
+        or ends its connection.  One that does neither has had its time."""
+        with suppress(OSError, TimeoutError):
+            await asyncio.wait_for(ask(port, "/"), self.slowness)
+
     async def ends(self, one: Up, what: str) -> None:
         """It has to end now, without an error."""
-        await asyncio.wait({one.task}, timeout=self.stop_seconds)
+        await asyncio.wait({one.task}, timeout=self.most)
         expect(
             one.task.done(),
             what,
-            expected=f"serve returns; no request runs (stop_seconds {self.stop_seconds:g})",
+            expected=f"serve returns within {self.most:g} s (stop_seconds); no request runs",
             found="it goes on",
         )
         one.task.result()

@@ -70,7 +70,7 @@ class EndpointClauses(FrontEndBase):
             front = self.at(port)
             serving = front.serve(service, both((Offered(), Offered())), asyncio.Event())
             with expect_raises(PluginError, "serving two endpoints with one route"):
-                await asyncio.wait_for(serving, self.stop_seconds)
+                await asyncio.wait_for(serving, self.most)
             expect(is_free(port), "it listens all the same", found=port)
 
         self.on_engine(work)
@@ -103,7 +103,7 @@ class EndpointClauses(FrontEndBase):
 
     async def _refuses(self, port: int) -> None:
         """New clients are turned away: no connection, no answer, or 503."""
-        end = asyncio.get_running_loop().time() + self.stop_seconds
+        end = asyncio.get_running_loop().time() + self.most
         while True:
             try:
                 status, _ = await ask(port, f"{PREFIX}/hello")
@@ -156,7 +156,7 @@ class EndpointClauses(FrontEndBase):
                 await offered.waiting.wait()
                 writer.close()
                 waiting = asyncio.create_task(offered.left.wait())
-                heard, _ = await asyncio.wait({waiting}, timeout=self.stop_seconds)
+                heard, _ = await asyncio.wait({waiting}, timeout=self.most)
                 waiting.cancel()
                 offered.go.set()
                 expect(heard, "nobody says so", expected="http.disconnect from `receive`")

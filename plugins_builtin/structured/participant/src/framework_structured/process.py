@@ -149,8 +149,8 @@ def _exactly(file: int, count: int, end: float) -> bytes | None:
     pieces, waiting = bytearray(), select.poll()
     waiting.register(file, select.POLLIN)
     while len(pieces) < count:
-        left = end - time.monotonic()
-        if left <= 0 or not waiting.poll(left * 1000):
+        # What is there is not late, however long this process itself had to wait for its turn.
+        if not waiting.poll(max(end - time.monotonic(), 0.0) * 1000):
             return None
         piece = os.read(file, min(count - len(pieces), 1 << 20))
         if not piece:
