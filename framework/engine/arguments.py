@@ -43,7 +43,7 @@ def refuse_adapter(lora_request: object) -> None:
         raise UnsupportedError(
             "adapters are not supported by this release",
             expected="lora_request=None",
-            found=repr(lora_request),
+            found=shown(lora_request),
         )
 
 

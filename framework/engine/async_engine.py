@@ -185,7 +185,7 @@ class AsyncEngine(Administered):
         options: RequestOptions | None = None,
     ) -> EmbeddingOutput:
         """The vector of one prompt; see `LLM.embed`."""
-        params = pooling_params or PoolingParams()
+        params = PoolingParams() if pooling_params is None else pooling_params
         one = one_prompt(prompt)
         found: list[EmbeddingOutput] = await self.ask(EMBEDDING, one, params, options)
         return found[0]

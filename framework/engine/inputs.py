@@ -209,11 +209,11 @@ class InputProcessor:
             if name not in self._extras:
                 known = ", ".join(sorted(self._extras)) or "none"
                 raise InputError(
-                    f"extra_args names {name!r}, which is not active"
+                    f"extra_args names {shown(name)}, which is not active"
                     f"{did_you_mean(str(name), self._extras)}",
                     parameter="extra_args",
                     expected=f"names of active plugins: {known}",
-                    found=repr(name),
+                    found=shown(name),
                     mend="activate the plugin, for instance LLM(logits_processors=[NAME])",
                 )
         for processor in self._processors.values():

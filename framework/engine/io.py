@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 from framework.contracts.io_processor import EnginePrompt, Place, Reading
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
-from framework.errors import PluginError
+from framework.errors import InputError, PluginError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
@@ -87,13 +88,21 @@ class RequestReader:
             return processor.answer(request, reading, outputs)
 
 
-def find_processor(processors: Mapping[str, IOProcessor], name: str) -> IOProcessor:
-    """The active processor of that name; PluginError for an unknown one."""
+def find_processor(processors: Mapping[str, IOProcessor], name: object) -> IOProcessor:
+    """The active processor of that name; PluginError for an unknown one, InputError for what is
+    no name."""
+    if not isinstance(name, str):
+        raise InputError(
+            "an IO processor is asked by its name",
+            parameter="name",
+            expected=f"one of {', '.join(sorted(processors)) or 'none'}",
+            found=shown(name),
+        )
     found = processors.get(name)
     if found is None:
         raise PluginError(
-            f"no IO processor {name!r} is active{did_you_mean(name, processors)}",
-            plugin=f"io_processor:{name}",
+            f"no IO processor {shown(name)} is active{did_you_mean(name, processors)}",
+            plugin=f"io_processor:{name:.80}",
             expected=f"one of {', '.join(sorted(processors)) or 'none'}",
             mend="activate it, for instance LLM(io_processors=[NAME])",
         )

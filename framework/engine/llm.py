@@ -136,8 +136,9 @@ class LLM:
         """
         with self._lock:
             self._engine.client.check()
-            params = sampling_params or self.get_default_sampling_params()
-            request = self._prepare_one(prompt, params, priority, OutputKind.DELTA)
+            if sampling_params is None:
+                sampling_params = self.get_default_sampling_params()
+            request = self._prepare_one(prompt, sampling_params, priority, OutputKind.DELTA)
         return self._stream(request)
 
     def render_chat(
@@ -242,7 +243,10 @@ class LLM:
         where one brought no vector.
         """
         found: list[EmbeddingOutput] = self.ask(
-            EMBEDDING, prompts, pooling_params or PoolingParams(), priority=priority
+            EMBEDDING,
+            prompts,
+            PoolingParams() if pooling_params is None else pooling_params,
+            priority=priority,
         )
         return found
 

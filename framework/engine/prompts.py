@@ -112,10 +112,10 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
             )
         if key not in _KNOWN and key not in _UNSUPPORTED:
             raise InputError(
-                f"a prompt has no {key!r}{did_you_mean(str(key), _KNOWN)}",
+                f"a prompt has no {shown(key)}{_near(key)}",
                 parameter="prompt",
                 expected=f"some of {', '.join(_KNOWN)}",
-                found=repr(key),
+                found=shown(key),
             )
     text, ids, salt, special = (prompt.get(key) for key in _KNOWN)
     if text is None and ids is None:
@@ -132,6 +132,10 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
         salt=salt,
         special=special is not False,
     )
+
+
+def _near(key: object) -> str:
+    return did_you_mean(key, _KNOWN) if isinstance(key, str) else ""
 
 
 def _text(text: str) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from framework.errors import InputError
+from framework.shown import shown
 
 MALFORMED = "malformed_arguments"
 """Key under which a template sees arguments of a call that are no JSON object."""
@@ -65,7 +66,7 @@ def _message(item: Any, index: int, template: str) -> dict[str, Any]:
         raise _error(f"{where} must be an object", found=type(item).__name__)
     role = item.get("role")
     if not isinstance(role, str) or not role:
-        raise _error(f"{where} has no role", found=repr(role))
+        raise _error(f"{where} has no role", found=shown(role))
     _refuse_nul(role, f"{where}.role")
     message: dict[str, Any] = {str(key): value for key, value in item.items()}
     if role == "developer" and "developer" not in template:
@@ -97,8 +98,8 @@ def _part(part: Any, where: str) -> str:
         key = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
         if key is None:
             raise _error(
-                f"{where} is of the type {kind!r}, which this model does not take",
-                found=repr(kind),
+                f"{where} is of the type {shown(kind)}, which this model does not take",
+                found=shown(kind),
                 mend='send parts of the type "text"',
             )
         text = part.get(key)

@@ -50,6 +50,47 @@ def texts(outputs):
     return [[c.text for c in output.outputs] for output in outputs]
 
 
+class Unclear:
+    """Neither true nor false, as an array is, and nothing that can be shown."""
+
+    __hash__ = None
+
+    def __bool__(self):
+        raise ValueError("ambiguous")
+
+    def __repr__(self):
+        raise RuntimeError("no repr")
+
+
+@pytest.mark.parametrize("value", [Unclear(), [], 0, None, "x" * 10_000, {"x" * 10_000: 1}])
+def test_what_is_no_value_of_an_argument_is_one_short_error(llm, value):
+    calls = [
+        lambda: llm.ask(value, "a"),
+        lambda: llm.chat([{"role": value, "content": "a"}]),
+        lambda: llm.chat([{"role": "user", "content": [{"type": value}]}]),
+    ]
+    if value is not None:  # which means the usual ones
+        calls += [
+            lambda: llm.stream("a", value),
+            lambda: llm.embed("a", value),
+            lambda: llm.generate("a", LONG, lora_request=value),
+        ]
+    for call in calls:
+        with pytest.raises((InputError, PluginError, UnsupportedError)) as error:
+            call()
+        assert len(str(error.value)) < 1500
+
+
+def test_a_key_of_any_length_is_shown_in_short(llm):
+    for key in ("x" * 10_000, 7, None):
+        with pytest.raises(InputError) as error:
+            llm.generate({key: 1}, LONG)
+        assert len(str(error.value)) < 1500
+    with pytest.raises(InputError) as error:
+        llm.generate("a", SamplingParams(extra_args={"x" * 10_000: 1}))
+    assert len(str(error.value)) < 1500
+
+
 def test_outputs_come_in_the_order_of_the_prompts(llm):
     prompts = ["a long one, which ends last", "b", {"prompt": "mapping"}, list(b"ids")]
     outputs = llm.generate(prompts, LONG)

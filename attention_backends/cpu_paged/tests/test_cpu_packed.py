@@ -9,9 +9,11 @@ import sys
 import pytest
 import torch
 
+from framework.contracts.attention_backend import AttentionQuery
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.kernel import KernelQuery
 from framework_cpu_paged import _native
+from framework_cpu_paged.answer import answer as attention_answer
 from framework_cpu_paged.packed_answer import answer
 from framework_cpu_paged.packed_kernel import CpuPackedKernel
 
@@ -128,6 +130,21 @@ def test_without_the_part_in_c_it_says_so():
     assert isinstance(found, Rejected)
     assert [reason.code for reason in found.reasons] == ["not_built"]
     assert isinstance(answer(query(4, 4)), Supported)
+
+
+@pytest.mark.parametrize("name", ["AVX2", "sse4", "avx2 "])
+def test_an_unknown_instruction_set_is_an_error_and_no_slow_one_instead(name, monkeypatch):
+    heads = {"head_size": 64, "head_size_v": 64, "num_heads": 9, "num_kv_heads": 3}
+    attention = AttentionQuery(platform="cpu", dtype="float32", cache_dtype="float32", **heads)
+    asked = ((answer, query(4, 4)), (attention_answer, attention))
+    monkeypatch.setenv("FRAMEWORK_CPU_INSTRUCTIONS", name)
+    for ask, what in asked:
+        found = ask(what)
+        assert isinstance(found, Rejected)
+        assert found.final
+        assert repr(name) in str(found.reasons[0])
+    monkeypatch.setenv("FRAMEWORK_CPU_INSTRUCTIONS", "")
+    assert all(isinstance(ask(what), Supported) for ask, what in asked)
 
 
 @pytest.mark.parametrize("traits", [{"relu", "gelu"}, {"unheard-of"}])

@@ -102,9 +102,10 @@ def test_threads_follow_affinity_quota_environment_and_option(
     assert choose_threads(allowed, quota, environment, option).count == count
 
 
-def test_nonsense_in_omp_num_threads_is_a_clear_error() -> None:
+@pytest.mark.parametrize("text", ["many", "0", "-1", "1.5", "\u00b2", "4097", "9" * 5000])
+def test_nonsense_in_omp_num_threads_is_a_clear_error(text: str) -> None:
     with pytest.raises(ConfigError, match="OMP_NUM_THREADS"):
-        choose_threads(8, None, {"OMP_NUM_THREADS": "many"}, None)
+        choose_threads(8, None, {"OMP_NUM_THREADS": text}, None)
 
 
 def test_the_cache_is_a_quarter_of_what_is_available_and_no_more_than_needed(

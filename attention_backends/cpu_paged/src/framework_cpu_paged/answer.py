@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ LANES = 16
 MOST_HEADS = 32
 """Of those that share one KV head."""
 PAGE_TOKENS = (16, 32, 64, 128)
+
+INSTRUCTIONS = ("avx512", "avx2", "plain")
+VARIABLE = "FRAMEWORK_CPU_INSTRUCTIONS"
 
 # Fields that must keep a value, and what else to do about it.
 _FIXED = (
@@ -47,6 +51,21 @@ def not_built() -> Rejection:
         needed="a wheel of this platform, or a C compiler while it was installed",
         remedy="install a C compiler, then install framework-plugin-cpu-paged anew",
     )
+
+
+def unknown_instructions() -> Rejected | None:
+    """The final answer to whatever is asked, where the operator names a set that nobody knows."""
+    asked = os.environ.get(VARIABLE, "")
+    if not asked or asked in INSTRUCTIONS:
+        return None
+    reason = Rejection(
+        code="instructions",
+        field=VARIABLE,
+        found=f"{asked:.80}",
+        needed=f"one of {', '.join(INSTRUCTIONS)}",
+        remedy="correct or unset the variable",
+    )
+    return Rejected((reason,), final=True)
 
 
 def _rules(query: AttentionQuery) -> Iterator[tuple[bool, str, object, str]]:
@@ -90,6 +109,9 @@ def answer(query: AttentionQuery, built: Callable[[], bool] = native_is_built) -
         reasons.append(not_built())
     if reasons:
         return Rejected(tuple(reasons))
+    unknown = unknown_instructions()
+    if unknown is not None:
+        return unknown
     asked = query.page_tokens
     return AttentionSupported(
         page_tokens=PAGE_TOKENS if asked is None else (asked,),

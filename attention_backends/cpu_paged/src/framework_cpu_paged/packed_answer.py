@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from framework.contracts.base import Answer, Rejected, Rejection
 from framework.contracts.kernel import OPERATORS, KernelQuery, KernelSupported
-from framework_cpu_paged.answer import native_is_built, not_built
+from framework_cpu_paged.answer import native_is_built, not_built, unknown_instructions
 
 OPS = ("linear", "logits", "layer_input", "layer_output")
 UNIT = 2.0**-24
@@ -63,6 +63,9 @@ def answer(query: KernelQuery, built: Callable[[], bool] = native_is_built) -> A
         reasons.append(not_built())
     if reasons:
         return Rejected(tuple(reasons))
+    unknown = unknown_instructions()
+    if unknown is not None:
+        return unknown
     # Products follow one another in a layer, and each adds its own share.
     terms = sum(query.sizes.values()) + 64
     return KernelSupported(

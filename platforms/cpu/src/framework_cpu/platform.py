@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from framework.errors import ConfigError
 from framework_cpu.limits import cpu_quota, group_memory, host_memory, instruction_sets
 
 CACHE_SHARE = 0.25
+MOST_THREADS = 4096
 RANKINGS: Mapping[str, tuple[str, ...]] = {
     "attention_backend": ("cpu_paged", "sdpa"),
     "kernel": ("cpu_packed", "fp16_packed", "fused_norm"),
@@ -30,7 +32,7 @@ class CpuOptions(BaseModel):
     threads: int | None = Field(
         default=None,
         ge=1,
-        le=4096,
+        le=MOST_THREADS,
         description="Computing threads; left out, affinity and quota decide.",
     )
 
@@ -49,16 +51,16 @@ def choose_threads(
     """Threads for `allowed` processors under `quota`.
 
     A quota is rounded down: more threads than granted time only makes them wait for each
-    other in every barrier.  Raises ConfigError if OMP_NUM_THREADS is no number.
+    other in every barrier.  Raises ConfigError if OMP_NUM_THREADS is no such number.
     """
     if option is not None:
         return Threads(option, "asked for by option platform.cpu.threads")
     asked = environment.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     if asked:
-        if not asked.isdigit() or int(asked) < 1:
+        if not re.fullmatch("0*[1-9][0-9]{0,3}", asked) or int(asked) > MOST_THREADS:
             raise ConfigError(
                 "OMP_NUM_THREADS cannot be read",
-                expected="an integer >= 1",
+                expected=f"an integer in [1, {MOST_THREADS}]",
                 found=repr(asked),
                 mend="correct or unset the variable",
             )
