@@ -32,6 +32,7 @@ from framework.config.sections import ENV_ALIASES, EngineConfig
 from framework.config.speculation import expanded
 from framework.config.strict_yaml import StrictLoader
 from framework.errors import ConfigError
+from framework.shown import shown
 
 _PREFIX = "FRAMEWORK_"
 _OPTION = "plugin_option"
@@ -218,7 +219,7 @@ def holds_secrets(section: str, field: str) -> bool:
 def _shown(value: object) -> str:
     """Short; the text of a nested value is never made whole, it may be of any length."""
     if not isinstance(value, list | dict | tuple):
-        return f"{value!r:.200}"
+        return shown(value)[:200]
     short = reprlib.Repr()
     short.maxlevel = 2
     return short.repr(value)[:200]

@@ -45,7 +45,9 @@ def watched(record: Record, slow_after: float) -> Iterator[None]:
     if not record.first_party:
         _say(line)
     timer = threading.Timer(
-        slow_after, _say, [f"still {line}, after {slow_after:g} s; it may hang"]
+        min(slow_after, threading.TIMEOUT_MAX),  # infinity, and what else no clock can wait for
+        _say,
+        [f"still {line}, after {slow_after:g} s; it may hang"],
     )
     timer.daemon = True
     there = set(sys.modules)

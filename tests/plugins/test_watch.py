@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import sys
+import threading
+
+import pytest
 
 from framework.plugins.records import State
 
@@ -24,6 +28,24 @@ def test_an_error_in_del_during_the_import_names_the_plugin(house, caplog, capsy
     assert "plugin thing:t@d, on import: Bad.__del__ raised ValueError: at the end" in caplog.text
     assert len(heard) == 1
     assert registry.records("thing")[0].state is State.LOADED
+
+
+@pytest.mark.parametrize("seconds", [math.inf, 1e308])
+def test_an_import_may_take_longer_than_a_clock_can_wait(house, monkeypatch, seconds):
+    """A timer that is asked for more dies with a traceback of its own."""
+    asked = []
+
+    def timer(interval, *rest):
+        asked.append(interval)
+        return made(interval, *rest)
+
+    made = threading.Timer
+    monkeypatch.setattr("framework.plugins.watch.threading.Timer", timer)
+    house.add("d", {"things t": "T"}, GOOD)
+    registry = house.registry()
+    registry.slow_import = seconds
+    registry.load("thing", "t")
+    assert asked == [threading.TIMEOUT_MAX]
 
 
 def test_a_heavy_library_at_import_names_the_plugin(house, caplog, tmp_path, monkeypatch):

@@ -38,11 +38,14 @@ def conform(
         typer.Option(metavar="MODULE:CLASS", help="A suite in place of that of the kind."),
     ] = None,
     budget: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="After this a clause hangs.")
+        float,
+        typer.Option(min=0.1, max=1e6, metavar="SECONDS", help="After this a clause hangs."),
     ] = 120.0,
     slowness: Annotated[
         float,
-        typer.Option(min=1.0, metavar="FACTOR", help="Of this machine; multiplies all budgets."),
+        typer.Option(
+            min=1.0, max=1e3, metavar="FACTOR", help="Of this machine; multiplies all budgets."
+        ),
     ] = 1.0,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the clauses that hold, too.")
