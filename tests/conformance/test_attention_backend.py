@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-
 import pytest
 
 from framework.contracts.attention_backend import AttentionSupported
@@ -15,15 +13,6 @@ from tests.conformance.mutants import IN_PROCESS, assert_caught, assert_fails, u
 from tests.conformance.sites import put
 
 MUTANTS = [*attention_mutants.MUTANTS, *attention_pairs.MUTANTS]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_collections():
-    """Clause ALL-024 collects garbage; what torch holds need not be looked at each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 class QuickSuite(AttentionBackendSuite):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from dataclasses import replace
 
 import pytest
@@ -24,15 +23,6 @@ from tests.conformance.sites import put
 
 COMPUTES = tuple(f"KERN-{number:03}" for number in (*range(20, 28), 101, 102, 103, 106, 107, 108))
 """Clauses that compare results, any of which a wrong result may break."""
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_collections():
-    """Some clauses collect garbage; what torch holds need not be looked at each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 def rejected(query, field):

@@ -19,6 +19,7 @@ from framework.plugins.loading import contract_of
 from framework.plugins.manifests import locate
 from framework.plugins.policy import normalize
 from framework.plugins.records import State
+from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
 from framework.testing.conformance.imported import ImportClauses
@@ -190,16 +191,16 @@ class CommonClauses(ImportClauses):
     @clause("ALL-024", "an instance that nobody holds goes without an error", layer=Layer.CONSTRUCT)
     def instances_go_quietly(self) -> None:
         problems: list[str] = []
-        # What others left behind goes first, and is no fault of this plugin.
-        gc.collect()
         before = sys.unraisablehook
         sys.unraisablehook = lambda found: problems.append(
             f"{type(found.exc_value).__name__}: {found.exc_value}"
         )
         try:
-            made: Contract | None = self._made(self.target.make)
-            del made
-            gc.collect()
+            # What others left behind is no fault of this plugin.
+            with garbage.of_its_own():
+                made: Contract | None = self._made(self.target.make)
+                del made
+                gc.collect()
         finally:
             sys.unraisablehook = before
         expect(not problems, "the end of an instance raises", found="; ".join(problems))

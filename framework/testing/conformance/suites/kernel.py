@@ -10,6 +10,7 @@ import numpy as np
 
 from framework.contracts.base import Rejected
 from framework.contracts.kernel import KernelSupported, Prepared
+from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.kernel_base import Bound
@@ -92,13 +93,14 @@ class KernelSuite(KernelWishes):
     def weights_are_let_go(self) -> None:
         for case in self.cases(4):
             query = self.use(case)
-            weights, _ = self.draw(case, query)
-            bound = self.bind(case, query, weights=weights)
-            held = [weakref.ref(tensor) for tensor in weights.values()]
-            packs, keeps = bound.answer.packs, bound.prepared.keeps_weights
-            expect(packs != keeps, "answer and Prepared differ", expected=f"packs={not keeps}")
-            del weights
-            gc.collect()
+            with garbage.of_its_own():
+                weights, _ = self.draw(case, query)
+                bound = self.bind(case, query, weights=weights)
+                held = [weakref.ref(tensor) for tensor in weights.values()]
+                packs, keeps = bound.answer.packs, bound.prepared.keeps_weights
+                expect(packs != keeps, "answer and Prepared differ", expected=f"packs={not keeps}")
+                del weights
+                gc.collect()
             if not keeps:
                 kept = [ref for ref in held if ref() is not None]
                 expect(not kept, "it says that it keeps no weights, and holds them")
