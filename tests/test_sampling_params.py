@@ -66,6 +66,8 @@ WRONG: dict[str, list[object]] = {
     ],
     "output_kind": ["all", "", 0, None, True, [], {}, "CUMULATIVE"],
     "truncate_prompt_tokens": [0, -2, -1.0, 2**31, 1.0, *NO_NUMBER],
+    "thinking_token_budget": [-1, 2**31, 1.0, *NO_NUMBER],
+    "stream_interval": [0, -1, 2**31, 1.0, None, *NO_NUMBER],
     "extra_args": ["a", [], 1, True, {1: 2}, {"a": object()}, {"a": 2**70}, {"a": "\ud800"}],
 }
 
@@ -91,6 +93,8 @@ RIGHT: dict[str, list[object]] = {
     "structured_outputs": [None, {"regex": "a", "json": None}, {"json": {"type": "object"}}],
     "output_kind": [*OutputKind, *[kind.value for kind in OutputKind]],
     "truncate_prompt_tokens": [None, 1, -1],
+    "thinking_token_budget": [None, 0, 5],
+    "stream_interval": [1, 2, 2**31 - 1],
     "extra_args": [None, {}, {"plugin": {"x": [1, "a", None]}}],
 }
 

@@ -8,6 +8,12 @@ from typing import Protocol
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 
+SERVED: Mapping[str, str] = {
+    "structured_outputs": 'pip install "framework[structured]", or leave it out',
+    "thinking_token_budget": "pip install framework-plugin-parsers, or leave it out",
+}
+"""Fields of SamplingParams that a scheduler participant has to serve, and what to do without."""
+
 
 class Asking(Protocol):
     """What `needed_features` reads of a request."""
@@ -34,6 +40,7 @@ def needed_features(request: Asking) -> frozenset[str]:
         needs += [
             ("logprobs", sampling.logprobs is not None),
             ("prompt_logprobs", sampling.prompt_logprobs is not None),
-            ("structured_outputs", sampling.structured_outputs is not None),
+            # Both are kept by masks of tokens, which is what a runner declares so.
+            ("structured_outputs", any(getattr(sampling, name) is not None for name in SERVED)),
         ]
     return frozenset([name for name, needed in needs if needed])

@@ -124,8 +124,8 @@ class EngineContext:
 class FrontHalf(Protocol):
     """A participant's half in the front end.  Called from several threads.
 
-    serves: what requests may ask for because there is this participant, by the names of
-    `needed_features`; it is refused where no participant serves it.
+    serves: what requests may ask for because there is this participant, by the names of the fields
+    in `features.SERVED`; it is refused where no participant serves it.
     """
 
     serves: frozenset[str]
@@ -201,6 +201,7 @@ class SchedulerParticipant(Contract):
         """Inputs known only now, after the step before `plan` (bitmasks of a grammar).
 
         requests: attended rows of `plan` whose request has not left since.  Bitmasks may be for
-        these rows only, and for a row of one participant only.
+        these rows only.  Where several participants mask a row, a token is allowed that all of
+        them allow, and drafts count as far as all of them have masked.
         """
         return None

@@ -74,6 +74,9 @@ class SamplingParams(
     output_kind: an `OutputKind` or its value.
     truncate_prompt_tokens: keep this many of the prompt's last tokens, >= 1; -1: as many as leave
         room for max_tokens (for one where that is None).  None: a longer prompt is refused.
+    stream_interval: >= 1; a stream brings the first token at once, then so many at a time.
+    thinking_token_budget: >= 0; after so many tokens of reasoning the model is made to end it.
+        None: no limit.  Needs a reasoning parser.
     extra_args: plugin name -> arguments, for logits processors and the like.
 
     Lists may be tuples.  Whatever is nested must be data that msgpack can carry.
@@ -105,6 +108,8 @@ class SamplingParams(
     structured_outputs: dict[str, Any] | None = None
     output_kind: OutputKind = OutputKind.CUMULATIVE
     truncate_prompt_tokens: int | None = None
+    stream_interval: int = 1
+    thinking_token_budget: int | None = None
     extra_args: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -221,8 +226,11 @@ def _check_lengths(p: SamplingParams) -> None:
     if p.max_tokens is not None:
         _integer(p, "max_tokens", "an integer >= 0, or None", 0, _INT32 - 1)
     _integer(p, "min_tokens", "an integer >= 0", 0, _INT32 - 1)
+    _integer(p, "stream_interval", "an integer >= 1", 1, _INT32 - 1)
     if p.max_tokens is not None and p.min_tokens > p.max_tokens:
         raise _bad("min_tokens", f"at most max_tokens ({p.max_tokens})", p.min_tokens)
+    if p.thinking_token_budget is not None:
+        _integer(p, "thinking_token_budget", "an integer >= 0, or None", 0, _INT32 - 1)
     for name in ("logprobs", "prompt_logprobs"):
         if getattr(p, name) is not None:
             _integer(p, name, "an integer >= 0, or -1 for the whole vocabulary", -1, _INT32 - 1)

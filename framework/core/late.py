@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,24 +54,22 @@ def _is(array: object, dtype: type, dimensions: int) -> bool:
 
 
 class LateMerge:
-    """Takes parts without flaws; a row is masked by one of them at most."""
+    """Takes parts without flaws."""
 
     def __init__(self) -> None:
-        self._masked: list[tuple[npt.NDArray[np.uint32], LateInputs]] = []
+        self._masked: list[Masks] = []
         self._attachments: dict[str, bytes] = {}
         self._any = False
 
-    def add(self, part: LateInputs) -> str | None:
-        """Why `part` cannot join those before it, if so; else it has joined them."""
-        taken = {row for _, before in self._masked for row in before.bitmask_rows.tolist()}
-        both = taken.intersection(part.bitmask_rows.tolist()) if part.bitmask is not None else ()
-        if both:
-            return f"another participant has a bitmask for rows {sorted(both)}"
-        self._any = True
-        self._attachments |= part.attachments
+    def add(self, part: LateInputs) -> None:
+        """Whole or, where it raises, not at all."""
+        attachments = dict(part.attachments)
         if part.bitmask is not None:
-            self._masked.append((part.bitmask, part))
-        return None
+            rows, covered = part.bitmask_rows, part.covered
+            full = covered if len(covered) else np.zeros(len(rows), np.int32)
+            self._masked.append(Masks(part.bitmask, rows, full))
+        self._attachments |= attachments
+        self._any = True
 
     def result(self) -> LateInputs:
         """All of them as one."""
@@ -78,13 +77,40 @@ class LateMerge:
             return NOTHING_LATE
         if not self._masked:
             return LateInputs(attachments=self._attachments)
-        covered = [
-            part.covered if len(part.covered) else np.zeros(len(mask), np.int32)
-            for mask, part in self._masked
-        ]
+        masks = self._masked[0] if len(self._masked) == 1 else _joined(self._masked)
         return LateInputs(
-            bitmask=np.concatenate([mask for mask, _ in self._masked]),
-            bitmask_rows=np.concatenate([part.bitmask_rows for _, part in self._masked]),
-            covered=np.concatenate(covered),
+            bitmask=masks.bits,
+            bitmask_rows=masks.rows,
+            covered=masks.covered,
             attachments=self._attachments,
         )
+
+
+class Masks(NamedTuple):
+    """bits uint32 [B, words]; rows, covered int32 [B]."""
+
+    bits: npt.NDArray[np.uint32]
+    rows: npt.NDArray[np.int32]
+    covered: npt.NDArray[np.int32]
+
+
+def _joined(parts: Sequence[Masks]) -> Masks:
+    """A token is allowed that all allow who mask its place.  Past the last mask that one of them
+    has for a row nothing is known: the masks of others end there as well."""
+    bits, rows, covered = (np.concatenate(column) for column in zip(*parts, strict=True))
+    known = np.full(int(rows.max(initial=-1)) + 1, np.iinfo(np.int32).max, np.int32)
+    for part in parts:
+        last = np.full(len(known), -1, np.int32)
+        np.maximum.at(last, part.rows, part.covered)
+        known = np.where(last >= 0, np.minimum(known, last), known)
+    kept = covered <= known[rows]
+    bits, rows, covered = bits[kept], rows[kept], covered[kept]
+    if not len(rows):
+        return Masks(bits, rows, covered)
+    order = np.lexsort((covered, rows))
+    rows, covered = rows[order], covered[order]
+    first = np.ones(len(rows), bool)
+    first[1:] = (np.diff(rows) != 0) | (np.diff(covered) != 0)
+    starts = np.flatnonzero(first)
+    joined = np.bitwise_and.reduceat(bits[order], starts, axis=0)
+    return Masks(joined, rows[starts], covered[starts])

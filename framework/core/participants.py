@@ -180,8 +180,7 @@ class ParticipantHub:
                 self._ask(index, "absorb", answers.anything, own.values(), seen, shown_rows)
 
     def late(self, plan: StepPlan, rows: Sequence[Request | None]) -> LateInputs:
-        """Late inputs of all participants, merged.  At most one may bring a bitmask for a row;
-        the requests of a second one fail."""
+        """Late inputs of all participants, merged."""
         if not self._members:
             return NOTHING_LATE
         merge, seen = LateMerge(), read_only(plan)
@@ -192,7 +191,9 @@ class ParticipantHub:
             if part is None:
                 continue
             try:
-                flaw = flaw_of(part, requests, self._vocab_size) or merge.add(part)
+                flaw = flaw_of(part, requests, self._vocab_size)
+                if flaw is None:
+                    merge.add(part)
             except Exception as error:  # of a mapping or an array of the plugin's own making
                 flaw = told(error)
             if flaw is not None:

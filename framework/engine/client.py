@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from framework.engine.events import Events
 from framework.engine.interrupt import deferred_interrupt
@@ -16,6 +16,7 @@ from framework.errors import EngineDeadError, OverloadedError
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
     from framework.contracts.tokenizer import Tokenizer
+    from framework.core.profiling import Profiling
     from framework.engine.outputs import RequestOutput
     from framework.engine.prepared import PreparedRequest
 
@@ -40,6 +41,8 @@ class Core(Protocol):
     def wake_up(self) -> None: ...
     @property
     def sleeping(self) -> int: ...
+    @property
+    def profiling(self) -> Profiling: ...
     def close(self) -> None: ...
 
 
@@ -169,6 +172,16 @@ class InProcessClient:
         """See EngineCore.wake_up."""
         self.check()
         self.core.wake_up()
+
+    def start_profile(self) -> None:
+        """See Profiling.start."""
+        self.check()
+        self.core.profiling.start()
+
+    def stop_profile(self) -> Mapping[str, Any]:
+        """See Profiling.stop."""
+        self.check()
+        return self.core.profiling.stop()
 
     def close(self) -> None:
         """Give everything back.  May be called twice."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from framework.contracts.features import SERVED
 from framework.contracts.messages import EngineInput
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
@@ -198,13 +199,15 @@ class InputProcessor:
 
     def _check_sampling(self, sampling: SamplingParams) -> None:
         sampling.check(self._vocab_size)
-        if sampling.structured_outputs is not None and "structured_outputs" not in self._served:
-            raise UnsupportedError(
-                "structured_outputs is not supported: no plugin here serves it",
-                expected="structured_outputs=None",
-                found=f"structured_outputs={shown(sampling.structured_outputs):.80}",
-                mend='pip install "framework[structured]", or leave it out',
-            )
+        for name, mend in SERVED.items():
+            asked = getattr(sampling, name)
+            if asked is not None and name not in self._served:
+                raise UnsupportedError(
+                    f"{name} is not supported: no plugin here serves it",
+                    expected=f"{name}=None",
+                    found=f"{name}={shown(asked):.80}",
+                    mend=mend,
+                )
         for name in sampling.extra_args or {}:
             if name not in self._extras:
                 known = ", ".join(sorted(self._extras)) or "none"

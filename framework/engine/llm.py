@@ -13,6 +13,7 @@ from framework.engine.arguments import conversations, per_prompt, refuse_adapter
 from framework.engine.build import build_engine
 from framework.engine.defaults import default_sampling
 from framework.engine.io import CHAT, EMBEDDING
+from framework.engine.llm_operator import OperatedLLM
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.progress import run_all
 from framework.engine.prompts import Prompt, split_prompts
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 Message = Mapping[str, Any]
 
 
-class LLM:
+class LLM(OperatedLLM):
     """Loads a model and generates text.
 
     model: an alias ("demo"), a folder or file on this machine, or a hub id.
@@ -197,26 +198,6 @@ class LLM:
         """Raises IntegrityError if any count of the engine is wrong.  For tests."""
         with self._lock:
             self._engine.client.core.check_integrity()
-
-    def reset_prefix_cache(self) -> bool:
-        """Forget all cached prefixes; False if the engine could not."""
-        with self._lock:
-            return self._engine.client.reset_prefix_cache()
-
-    def sleep(self, level: int = 1) -> None:
-        """See EngineCore.sleep.  Whoever wants an output meanwhile gets OverloadedError."""
-        with self._lock:
-            self._engine.client.sleep(level)
-
-    def wake_up(self) -> None:
-        """See EngineCore.wake_up."""
-        with self._lock:
-            self._engine.client.wake_up()
-
-    @property
-    def is_sleeping(self) -> bool:
-        """Whether `wake_up` is due."""
-        return self._engine.client.core.sleeping > 0
 
     def close(self) -> None:
         """Give memory and devices back.  May be called twice; nothing works afterwards."""

@@ -70,6 +70,12 @@ class CompletionState:
         self.news = self.news or bool(ids) or self.finish_reason is not None
         return stopped
 
+    def due(self, interval: int) -> bool:
+        """Whether a stream is told: of the first token, of every `interval` more, of the end."""
+        if self.finish_reason is not None or not self.sent_tokens:
+            return self.news
+        return len(self.token_ids) - self.sent_tokens >= interval
+
     def _end(self, end: Finished) -> None:
         self.finish_reason = end.reason
         if end.reason == "error":
@@ -109,6 +115,7 @@ class RequestState:
     def __init__(self, request: PreparedRequest, tokenizer: Tokenizer) -> None:
         self.request = request
         self.kind = OutputKind(request.sampling.output_kind)
+        self._interval = request.sampling.stream_interval
         self.completions = {
             engine_input.request_id: self._completion(index, tokenizer)
             for index, engine_input in enumerate(request.inputs)
@@ -166,10 +173,11 @@ class RequestState:
         if self.kind is OutputKind.FINAL_ONLY and not finished:
             return None
         states = list(self.completions.values())
-        if not any(state.news for state in states):
+        due = [state for state in states if state.due(self._interval)]
+        if not due:
             return None
         if self.kind is OutputKind.DELTA:
-            states = [state for state in states if state.news]
+            states = due
         elif not finished:
             states = [state for state in states if state.token_ids or state.news]
         return RequestOutput(

@@ -280,6 +280,24 @@ class GoesOn(Plain):
         return self.states.setdefault(prompt, super().stream(prompt))
 
 
+class Wordy(Marked):
+    thought = 0
+
+    def push(self, text):
+        if self.marks == 1 and not self.thought and text.startswith(MARK):
+            text = text[1:]
+        split = super().push(text)
+        self.thought += len(split.reasoning)
+        return split
+
+
+@breaks("REAS-022", "REAS-010", "REAS-020")
+class ThinksSomething(Plain):
+    """Takes no reasoning without a word for an end."""
+
+    made = Wordy
+
+
 class AtTheEnd(Marked):
     def __init__(self, marks):
         super().__init__(marks)

@@ -72,6 +72,30 @@ def test_an_output_that_failed_tells_what_to_raise_for_it(fields, error):
         assert other.error is None
 
 
+@pytest.mark.parametrize("kind", [OutputKind.DELTA, OutputKind.CUMULATIVE])
+@pytest.mark.parametrize(("interval", "parts"), [(1, 8), (3, 4), (4, 3), (7, 2), (8, 2), (99, 2)])
+def test_a_stream_in_intervals_tells_the_first_token_at_once(harness, kind, interval, parts):
+    """Of "abcdefg" and its end: the first, each `interval` more, and the rest with the end."""
+    engine = harness({"0": list(b"abcdefg")})
+    asked = params(output_kind=kind, stream_interval=interval, logprobs=0)
+    outputs = engine.stream("x", asked)
+    assert outputs[0].outputs[0].text == "a"
+    assert len(outputs) == parts
+    last = whole(outputs) if kind is OutputKind.DELTA else outputs[-1].outputs[0]
+    assert (last.text, last.token_ids) == ("abcdefg", [*b"abcdefg", EOS])
+    assert len(last.logprobs) == 8
+    for before, after in itertools.pairwise(outputs[:-1]):
+        so_far = 0 if kind is OutputKind.DELTA else len(before.outputs[0].token_ids)
+        assert len(after.outputs[0].token_ids) - so_far == interval
+
+
+def test_each_output_has_intervals_of_its_own(harness):
+    engine = harness({"0.0": list(b"ab"), "0.1": list(b"abcdef")})
+    outputs = engine.stream("x", params(n=2, output_kind=OutputKind.DELTA, stream_interval=4))
+    parts = [[c.text for o in outputs for c in o.outputs if c.index == i] for i in (0, 1)]
+    assert parts == [["a", "b"], ["a", "bcde", "f"]]
+
+
 def test_streamed_outputs_share_no_list(harness):
     engine = harness({"0": list(b"abcdef")})
     asked = params(output_kind=OutputKind.CUMULATIVE, logprobs=0, prompt_logprobs=0)

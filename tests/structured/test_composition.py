@@ -61,6 +61,33 @@ def test_requests_that_were_preempted_go_on_in_their_grammar(random_model, plain
     assert [output.outputs[0].token_ids for output in found] == wanted
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{}, pytest.param({"loop_depth": 2}, marks=pytest.mark.long)],
+    ids=["plain", "two in flight"],
+)
+def test_a_grammar_applies_behind_reasoning_that_is_made_to_end(random_model, options):
+    """The model writes the mark in several tokens; speculation changes nothing."""
+    drafts = {"speculative_proposer": "ngram", "num_speculative_tokens": 4}
+    thinks = random_model(reasoning_parser="deepseek_r1", **drafts, **options)
+    asked = {"temperature": 1.0, "max_tokens": 12, "seed": 1}
+    [free] = thinks.generate([PROMPT], SamplingParams(**asked))
+    params = [
+        SamplingParams(**asked, thinking_token_budget=budget, structured_outputs=structure)
+        for budget in (0, 3)
+        for structure in (None, {"choice": ["yes", "no"]})
+    ]
+    found = [one.outputs[0] for one in thinks.generate([PROMPT] * 4, params)]
+    for one, budget in zip(found, (0, 0, 3, 3), strict=True):
+        assert one.token_ids[:budget] == free.outputs[0].token_ids[:budget]
+        mark = len(thinks.get_tokenizer().encode("</think>", add_special_tokens=False))
+        ids = one.token_ids[budget : budget + mark]
+        assert thinks.get_tokenizer().decode(ids) == "</think>"
+    for one in found[1::2]:
+        assert one.text.rpartition("</think>")[2] in ("yes", "no")
+        assert one.finish_reason == "stop"
+
+
 def test_other_parameters_hold_as_well(plain):
     sampling = SamplingParams(
         max_tokens=60,

@@ -153,3 +153,12 @@ def test_an_error_before_the_first_chunk_is_a_status_and_no_stream(http):
     response = complete(http, prompt="", stream=True)
     assert response.status_code == 400
     assert response.headers["content-type"] == "application/json"
+
+
+def test_a_stream_may_come_in_larger_pieces(http):
+    body = {"prompt": "0123456789", "stream_interval": 4}
+    chunks = events(http, "/v1/completions", body)
+    texts = [c["choices"][0]["text"] for c in chunks]
+    assert texts == ["0", "1234", "5678", "9"]
+    refused = complete(http, prompt="a", stream=True, stream_interval=0)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "stream_interval")

@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from typing import ClassVar
 
 import httpx
+import pytest
 
+from framework import LLM
 from framework.engine.async_engine import AsyncEngine
 from framework.engine.serve import mount
-from framework.errors import UnsupportedError
+from framework.errors import InputError, UnsupportedError
 from framework.testing.fake_model import MODEL, EchoExecutor, fake_plugins
 from framework_http.application import build_app
 from framework_http.options import HostOptions
@@ -88,6 +90,19 @@ def test_they_come_in_turn():
     )
     assert message(early) == message(late) == (400, "no profile runs")
     assert message(again) == (400, "a profile runs already")
+
+
+def test_a_program_profiles_its_engine_in_the_same_way(monkeypatch):
+    monkeypatch.setattr(Profiled, "calls", [])
+    plugins = {**fake_plugins(), "executor:profiled": f"{__name__}:Profiled"}
+    with LLM(MODEL, executor="profiled", plugins=plugins) as llm:
+        llm.start_profile()
+        with pytest.raises(InputError, match="runs already"):
+            llm.start_profile()
+        assert llm.stop_profile() == {"trace": "/traces/1.json"}
+        with pytest.raises(InputError, match="no profile runs"):
+            llm.stop_profile()
+    assert Profiled.calls == [{"action": "begin", "trace": True}, {"action": "end"}]
 
 
 def test_a_runner_without_a_profiler_is_refused_with_the_reason():

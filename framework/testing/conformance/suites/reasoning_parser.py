@@ -270,6 +270,20 @@ class ReasoningParserSuite(Suite):
                 found, alone = (read(s, [text]) for s in (parser.stream(""), self.stream()))
                 expect(found == alone, "the next is another", expected=alone, found=found)
 
+    @clause("REAS-022", "the mark of the example ends reasoning wherever it has got to", of=STREAM)
+    def the_mark_ends_it(self) -> None:
+        before, between, _ = self.marks()
+        for case in self.cases(1):
+            line = prose(case, 3)
+            for end in range(len(line)):
+                for half in {"", between[: len(between) // 2]}:
+                    text = before + line[:end] + half
+                    note_text(case, text)
+                    stream = self.stream()
+                    stream.push(text)
+                    stream.push(between)
+                    expect(stream.ended, "reasoning goes on", expected="ended, by the mark")
+
     @clause("REAS-030", "reasoning and answer are told while they come", must=False, of=STREAM)
     def text_is_told_early(self) -> None:
         before, between, _ = self.marks()

@@ -14,12 +14,12 @@ _IGNORED = ("metadata", "service_tier", "cache_control", "inference_geo", "user_
 
 
 class Thinking(BaseModel):
-    """Whether to think.  budget_tokens: is no limit here, the model decides."""
+    """Whether to think.  budget_tokens: after so many the model is made to answer."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: int | None = None
+    budget_tokens: int | None = Field(default=None, ge=0, lt=2**31)
     display: str | None = None
 
 
@@ -47,6 +47,13 @@ class CountFields(CommonFields):
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+
+    @property
+    def budget(self) -> int | None:
+        """Most tokens of reasoning, None for any number."""
+        if self.thinking is None or self.thinking.type != "enabled":
+            return None
+        return self.thinking.budget_tokens
 
     @property
     def variables(self) -> dict[str, Any] | None:

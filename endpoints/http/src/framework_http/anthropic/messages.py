@@ -82,6 +82,8 @@ def _sampling(fields: MessageFields, service: Service, calls: Calls) -> Sampling
     changes: dict[str, Any] = {"output_kind": OutputKind.DELTA}
     if fields.stop_sequences:
         changes["stop"] = fields.stop_sequences
+    if fields.budget is not None:
+        changes["thinking_token_budget"] = fields.budget
     if calls.marked and fields.skip_special_tokens is None:
         changes["skip_special_tokens"] = False
     return structured(sampling.replace(**changes), None, "", calls)

@@ -48,6 +48,8 @@ _SAMPLING = (
     "allowed_token_ids",
     "truncate_prompt_tokens",
     "structured_outputs",
+    "stream_interval",
+    "thinking_token_budget",
 )
 
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -89,6 +91,7 @@ class CommonFields(RequestFields):
     """Of every request for text."""
 
     stream: bool | None = None
+    stream_interval: int | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -106,6 +109,7 @@ class CommonFields(RequestFields):
     bad_words: list[str] | None = None
     allowed_token_ids: list[int] | None = None
     structured_outputs: dict[str, Any] | None = None
+    thinking_token_budget: int | None = None
     cache_salt: str | None = None
     extra_args: dict[str, Any] | None = None
 
