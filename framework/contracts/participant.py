@@ -125,7 +125,8 @@ class FrontHalf(Protocol):
     """A participant's half in the front end.  Called from several threads.
 
     serves: what requests may ask for because there is this participant, by the names of the fields
-    in `features.SERVED`; it is refused where no participant serves it.
+    in `features.SERVED`; it is refused where no participant serves it.  Who serves any is asked by
+    these fields alone: `extra_args` with its name are refused.
     """
 
     serves: frozenset[str]

@@ -87,7 +87,9 @@ class InputProcessor:
         self._processors = dict(logits_processors or {})
         self._readers = dict(readers or {})
         self._served = frozenset[str]().union(*(r.serves for r in self._readers.values()))
-        self._extras = frozenset({*self._processors, *participants})
+        # Who serves a field is asked by that field: what its halves tell each other is no argument.
+        serving = {name for name, reader in self._readers.items() if reader.serves}
+        self._extras = frozenset({*self._processors, *participants}) - serving
         self._numbers = itertools.count() if numbers is None else numbers
 
     def process(
@@ -212,10 +214,10 @@ class InputProcessor:
             if name not in self._extras:
                 known = ", ".join(sorted(self._extras)) or "none"
                 raise InputError(
-                    f"extra_args names {shown(name)}, which is not active"
+                    f"extra_args names {shown(name)}, which is not active or takes none"
                     f"{did_you_mean(str(name), self._extras)}",
                     parameter="extra_args",
-                    expected=f"names of active plugins: {known}",
+                    expected=f"names of active plugins that take arguments: {known}",
                     found=shown(name),
                     mend="activate the plugin, for instance LLM(logits_processors=[NAME])",
                 )

@@ -295,6 +295,26 @@ def test_extra_arguments_reach_active_plugins_only(harness):
         inputs.process("a", SamplingParams(extra_args={"pickyy": 1}))
 
 
+class Serving:
+    """The front-end half of a participant that serves a field."""
+
+    serves = frozenset({"thinking_token_budget"})
+
+    def read(self, sampling):
+        return None if sampling.thinking_token_budget is None else b"\x01"
+
+
+def test_a_field_that_a_participant_serves_is_no_argument(harness):
+    """What its halves tell each other no client can write."""
+    inputs = harness(participants=["budget"], readers={"budget": Serving()}).inputs
+    request = inputs.process("a", SamplingParams(thinking_token_budget=1))
+    assert dict(request.inputs[0].extras) == {"budget": b"\x01"}
+    with pytest.raises(InputError, match="takes none"):
+        inputs.process("a", SamplingParams(extra_args={"budget": {"a": 1}}))
+    with pytest.raises(UnsupportedError, match="thinking_token_budget is not supported"):
+        harness().inputs.process("a", SamplingParams(thinking_token_budget=1))
+
+
 def test_one_prompt_and_several_are_told_apart():
     assert split_prompts("ab") == ["ab"]
     assert split_prompts([1, 2]) == [[1, 2]]

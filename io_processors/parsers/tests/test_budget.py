@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from framework.contracts.participant import EngineContext
 from framework.contracts.sampling import SamplingParams
 from framework.errors import UnsupportedError
 from framework.plugins.registry import PluginRegistry
+from framework.testing.conformance import check
+from framework.testing.conformance.suites.scheduler_participant import SchedulerParticipantSuite
 from framework.testing.byte_tokenizer import FIRST_WORD, ByteTokenizer
 from framework_parsers.budget import ThinkingBudget
 from framework_parsers.thinking import DeepSeekR1, Qwen3
@@ -132,3 +136,20 @@ def test_without_a_parser_a_budget_is_refused():
     with pytest.raises(UnsupportedError, match="without a reasoning parser"):
         reader().read(asked)
     assert reader(reasoning_parser=("qwen3",)).read(asked) == b"\x04"
+
+
+class BudgetSuite(SchedulerParticipantSuite):
+    """Requests with a budget, in an engine with a reasoning parser."""
+
+    def context(self):
+        # The suite's runner has a larger vocabulary than its tokenizer.
+        choices = {"reasoning_parser": ("deepseek_r1",)}
+        return dataclasses.replace(super().context(), choices=choices, vocab_size=1000)
+
+    def sampling(self, case):
+        return SamplingParams(max_tokens=8, thinking_token_budget=int(case.rng.integers(0, 9)))
+
+
+def test_the_participant_conforms():
+    report = check("scheduler_participant:thinking_budget", suite=BudgetSuite)
+    assert not report.failures, report.text()

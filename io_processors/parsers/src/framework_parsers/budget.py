@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from framework.contracts.participant import (
     Wait,
 )
 from framework.contracts.step import LateInputs
-from framework.errors import IntegrityError, UnsupportedError
+from framework.errors import InputError, IntegrityError, UnsupportedError
 from framework.plugins.blame import told
 from framework_parsers.thought import Ending, Rows, Thought, mark_of
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 NAME = "thinking_budget"
 FIELD = "thinking_token_budget"
+_Budget = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class BudgetReader:
@@ -80,6 +81,7 @@ class ThinkingBudget(SchedulerParticipant):
     # Scheduling
 
     def admit(self, request: Request) -> Admission:
+        _budget(request)
         if self._ending is None:
             if self._context is None:
                 raise IntegrityError("the participant was never started")
@@ -87,7 +89,9 @@ class ThinkingBudget(SchedulerParticipant):
         if not self._ending.done():
             return Wait("the tokenizer of its reasoning parser is being made", self._ending.done)
         error = self._ending.exception()
-        return READY if error is None else Refuse(f"{FIELD} cannot be kept: {told(error)}")
+        if error is None:
+            return READY
+        return Refuse(f"{FIELD} cannot be kept: {told(error)}", failed=True)
 
     def limit(self, request: Request, start: int, tokens: int) -> int:
         thought = self._thoughts.get(request.id)
@@ -104,8 +108,8 @@ class ThinkingBudget(SchedulerParticipant):
             assert self._ending is not None
             ending, prompt = self._ending.result(), entering.tokens[: entering.num_prompt]
             text = ending.tokenizer.decode(prompt.tolist(), skip_special_tokens=False)
-            budget = msgspec.msgpack.decode(request.input.extras[NAME], type=int)
-            thought = self._thoughts[entering.request_id] = Thought(ending, text, budget)
+            thought = Thought(ending, text, _budget(request))
+            self._thoughts[entering.request_id] = thought
             for token in entering.tokens[entering.num_prompt :].tolist():
                 thought.take(token)
 
@@ -145,6 +149,20 @@ class ThinkingBudget(SchedulerParticipant):
     def release(self, request: Request) -> Hold | None:
         self._thoughts.pop(request.id, None)
         return None
+
+
+def _budget(request: Request) -> int:
+    """Raises InputError where a client wrote to this plugin in `extra_args`."""
+    data = request.input.extras[NAME]
+    try:
+        return msgspec.msgpack.decode(data, type=_Budget)
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f"extra_args[{NAME!r}] is invalid: {error}",
+            parameter="extra_args",
+            expected="an integer >= 0",
+            mend=f"say {FIELD} instead",
+        ) from error
 
 
 def _chosen(context: EngineContext) -> str | None:
