@@ -11,9 +11,9 @@ from framework.contracts.participant import EngineContext
 from framework.contracts.sampling import SamplingParams
 from framework.errors import UnsupportedError
 from framework.plugins.registry import PluginRegistry
+from framework.testing.byte_tokenizer import FIRST_WORD, ByteTokenizer
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.scheduler_participant import SchedulerParticipantSuite
-from framework.testing.byte_tokenizer import FIRST_WORD, ByteTokenizer
 from framework_parsers.budget import ThinkingBudget
 from framework_parsers.thinking import DeepSeekR1, Qwen3
 from framework_parsers.thought import Ending, Thought, mark_of
