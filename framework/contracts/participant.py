@@ -35,9 +35,9 @@ on.  For `release`, where none is left to end, it is logged, and nothing is held
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from framework.contracts.base import Contract
 
@@ -144,10 +144,14 @@ NO_EXTERNAL = External(0)
 
 
 class SchedulerParticipant(Contract):
-    """Every method has a neutral default: override those that you need."""
+    """Every method has a neutral default: override those that you need.
+
+    examples: what requests may ask of it, as fields of SamplingParams, for users and for the
+    conformance kit.  Without them that is `extra_args` with an empty mapping under its name."""
 
     kind: ClassVar[str] = "scheduler_participant"
     attends_all: ClassVar[bool] = False
+    examples: ClassVar[Sequence[Mapping[str, Any]]] = ()
 
     def front_half(self, context: EngineContext) -> FrontHalf | None:
         """In the front end, once: the half that reads requests there, if it has one."""

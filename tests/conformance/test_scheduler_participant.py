@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -253,6 +255,16 @@ class AttachesText(Plain):
         return "text"
 
 
+@breaks("PART-020", *ALL_RUNS)
+class AllowsNothing(Plain):
+    """Its grammar has come to a dead end."""
+
+    def late(self, plan, requests):
+        rows = np.array(list(requests), np.int32)
+        mask = np.zeros((len(rows), -(-1000 // 32)), np.uint32)
+        return LateInputs(bitmask=mask, bitmask_rows=rows)
+
+
 @breaks("PART-021", *ALL_RUNS)
 class TakesTurns(Plain):
     """Expects each step's result before the next step."""
@@ -394,6 +406,30 @@ class Grammar(SchedulerParticipant):
         return LateInputs(bitmask=mask, bitmask_rows=rows)
 
 
+class InThreads(SchedulerParticipant):
+    """Ready after some looks, sooner at one time than at another."""
+
+    looks: ClassVar[Iterator[int]] = itertools.cycle([0, 3, 1])
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.left = {}
+
+    def admit(self, request):
+        left = self.left.setdefault(request.id, [next(self.looks)])
+        if not left[0]:
+            return READY
+
+        def look():
+            left[0] = max(left[0] - 1, 0)
+            return not left[0]
+
+        return Wait("a thread works", look)
+
+    def release(self, request):
+        self.left.pop(request.id, None)
+
+
 class Ranges(SchedulerParticipant):
     """Looks at its arguments, and says no in each way that there is."""
 
@@ -409,6 +445,22 @@ class Ranges(SchedulerParticipant):
         if request.arrival % 5 == 4:
             raise UnsupportedError("not today")
         return External(0)
+
+
+class Sevens(SchedulerParticipant):
+    """Allows two tokens, and expects one of them."""
+
+    def late(self, plan, requests):
+        rows = np.array(list(requests), np.int32)
+        mask = np.zeros((len(rows), -(-1000 // 32)), np.uint32)
+        mask[:, 0] = 1 << 7
+        mask[:, -1] = 1 << 5
+        return LateInputs(bitmask=mask, bitmask_rows=rows)
+
+    def absorb(self, result, requests):
+        for row in requests:
+            first, last = result.token_offsets[row : row + 2]
+            assert set(result.token_ids[first:last].tolist()) <= {7, 31 * 32 + 5}
 
 
 class Budget(SchedulerParticipant):
@@ -431,7 +483,9 @@ class Budget(SchedulerParticipant):
         self.noted.pop(request.id, None)
 
 
-@pytest.mark.parametrize("participant", [Plain, Limit, Connector, Grammar, Ranges, Budget])
+@pytest.mark.parametrize(
+    "participant", [Plain, Limit, Connector, Grammar, InThreads, Ranges, Sevens, Budget]
+)
 def test_sound_participants_conform(participant):
     report = check(participant, suite=timed(SchedulerParticipantSuite), layers=IN_PROCESS)
     assert not report.failures, report.text()

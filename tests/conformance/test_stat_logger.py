@@ -160,7 +160,7 @@ def test_a_sound_logger_conforms():
     assert not report.failures, report.text()
 
 
-@pytest.mark.parametrize("name", ["log", "json_lines"])
+@pytest.mark.parametrize("name", ["log", "json_lines", "prometheus"])
 def test_the_built_in_loggers_conform(name, tmp_path):
     options = {"path": tmp_path / "stats.jsonl"} if name == "json_lines" else {}
     report = check(f"stat_logger:{name}", options=options)

@@ -9,72 +9,35 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from framework.contracts.participant import (
     Admission,
     External,
     Hold,
-    Ready,
     Refuse,
     SchedulerParticipant,
     Wait,
 )
-from framework.contracts.step import LateInputs, StepPlan, StepResult
+from framework.contracts.step import AdmittedRequest, LateInputs, StepPlan, StepResult
 from framework.core.answers import MAY_REFUSE
 from framework.core.late import flaw_of
 from framework.core.request import Request
 from framework.errors import InputError, UnsupportedError
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.outcomes import Violation
+from framework.testing.conformance.suites.participant_answers import (
+    check_admission,
+    check_external,
+    check_limit,
+    check_release,
+    is_count,
+)
 from framework.testing.scripted import ScriptedRunner
+from framework.testing.scripts import by_fingerprint
 
 T = TypeVar("T")
 _MAY_RAISE = MAY_REFUSE | {"External.arrived"}
-
-
-def check_admission(answer: object) -> None:
-    """Raise Violation unless it is an answer of `admit`."""
-    expect(isinstance(answer, Ready | Wait | Refuse), "admit: not an admission", found=answer)
-    if isinstance(answer, Wait):
-        fine = isinstance(answer.reason, str) and answer.reason
-        expect(fine, "Wait.reason is no text", found=answer.reason)
-        expect(callable(answer.wake), "Wait.wake cannot be called", found=answer.wake)
-    if isinstance(answer, Refuse):
-        fine = isinstance(answer.reason, str) and answer.reason
-        expect(fine, "Refuse.reason is no text", found=answer.reason)
-
-
-def check_external(answer: object) -> None:
-    """Raise Violation unless it is an answer of `external_prefix`."""
-    expect(isinstance(answer, External | Refuse), "external_prefix: not an offer", found=answer)
-    if isinstance(answer, External):
-        expect(
-            _is_count(answer.tokens), "External.tokens is no number of tokens", found=answer.tokens
-        )
-        fine = answer.arrived is None or callable(answer.arrived)
-        expect(fine, "External.arrived cannot be called", found=answer.arrived)
-
-
-def check_limit(answer: object, tokens: int) -> int:
-    """Raise Violation unless it is an answer of `limit`."""
-    expect(_is_count(answer), "limit: not a number of tokens", found=answer)
-    assert isinstance(answer, int | np.integer)
-    expect(answer <= tokens, "limit: more than asked", expected=f"<= {tokens}", found=answer)
-    return int(answer)
-
-
-def check_release(answer: object) -> None:
-    """Raise Violation unless it is an answer of `release`."""
-    expect(
-        answer is None or isinstance(answer, Hold), "release: neither None nor Hold", found=answer
-    )
-    if isinstance(answer, Hold):
-        expect(callable(answer.done), "Hold.done cannot be called", found=answer.done)
-
-
-def _is_count(value: object) -> bool:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and int(value) >= 0  # type: ignore[call-overload]
 
 
 class Witness(SchedulerParticipant):
@@ -86,6 +49,7 @@ class Witness(SchedulerParticipant):
     now: the clock.
     strict: also look whether what it is shown stays as it was, which takes its time.
     seconds: of each call, by method.  refused: ids of requests that it does not want to run.
+    masked: ids of those that may not have any token.
     """
 
     def __init__(
@@ -100,6 +64,8 @@ class Witness(SchedulerParticipant):
         self.problem: BaseException | None = None
         self.seconds: dict[str, list[float]] = {}
         self.refused: set[str] = set()
+        self.masked: set[str] = set()
+        self._masks: dict[str, npt.NDArray[np.uint32]] = {}
         self.inside: set[str] = set()
         self._offered: dict[str, tuple[int, int]] = {}
         self._entering: dict[tuple[int, str], tuple[int, int]] = {}
@@ -187,7 +153,7 @@ class Witness(SchedulerParticipant):
 
         def checked(answer: object) -> None:
             fine = answer is None or isinstance(answer, Refuse)
-            fine = fine or (_is_count(answer) and answer <= offer.tokens)  # type: ignore[operator]
+            fine = fine or (is_count(answer) and answer <= offer.tokens)  # type: ignore[operator]
             expect(fine, f"External.arrived: not of {offer.tokens} tokens", found=answer)
 
         def look() -> int | Refuse | None:
@@ -237,10 +203,29 @@ class Witness(SchedulerParticipant):
             flaw = None if answer is None else flaw_of(answer, requests, self.runner.vocab_size)
             expect(flaw is None, f"late: {flaw}", found=answer)
 
+        self._masks.clear()
         answer: LateInputs | None = self._ask(
             "late", checked, list(requests.values()), [plan], plan, requests
         )
+        if answer is not None and answer.bitmask is not None:
+            for row, mask in zip(answer.bitmask_rows.tolist(), answer.bitmask, strict=True):
+                self._masks.setdefault(requests[row].id, mask)  # the first: there are no drafts
         return answer
+
+    def script(self, request: AdmittedRequest, position: int, before: int) -> int:
+        """What the runner says: what it always does, within the bitmask of the row."""
+        token = by_fingerprint(self.runner.vocab_size)(request, position, before)
+        mask = self._masks.get(request.request_id)
+        if mask is None:
+            return token
+        self.masked.add(request.request_id)
+        bits = np.unpackbits(mask.view(np.uint8), bitorder="little")[: self.runner.vocab_size]
+        allowed = np.flatnonzero(bits)
+        if not len(allowed):
+            flaw = Violation("late: a bitmask that allows no token\n  expected: one at least")
+            self.problem = self.problem or flaw
+            return token
+        return token if bits[token] else int(allowed[token % len(allowed)])
 
     def release(self, request: Request) -> Hold | None:
         expect(request.id in self.inside, f"{request.id} is released without being admitted")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, cast
 
+from framework.contracts.sampling import SamplingParams
 from framework.errors import InputError, UnsupportedError
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.odd_arguments import hostile
-from framework.testing.conformance.suites.participant_calls import ParticipantCalls
+from framework.testing.conformance.suites.participant_calls import VOCABULARY, ParticipantCalls
 from framework.testing.conformance.suites.participant_parts import Witness
 from framework.testing.conformance.workload import Workload
 from framework.testing.harness import Harness
@@ -43,7 +44,12 @@ class SchedulerParticipantSuite(ParticipantCalls):
         pages = options.pop("num_pages")
         one = Harness(
             participants={self.target.record.name: witness},
-            runner={"num_pages": pages, "worker": witness.worker},
+            runner={
+                "num_pages": pages,
+                "worker": witness.worker,
+                "vocab_size": VOCABULARY,
+                "script": witness.script,
+            },
             **options,
         )
         witness.runner = one.runner
@@ -64,7 +70,7 @@ class SchedulerParticipantSuite(ParticipantCalls):
         # A step without anything to compute takes half a millisecond.
         most = int(self.patience * self.slowness * 1000)
         options = {"requests": 10, "may_fail": _refused(witness), "most": most, **more}
-        made = Workload(rng=case.rng, engine=one, more=own, **options)
+        made = Workload(rng=case.rng, engine=one, more=own, masked=witness.masked, **options)
         made.run()
         served = [a for a in one.answers.values() if a.reason == "length"]
         expect(served, "no request was served; override `arguments` in a suite of your own")
@@ -170,20 +176,26 @@ class SchedulerParticipantSuite(ParticipantCalls):
     )
     def odd_arguments_are_refused(self) -> None:
         for case in self.cases(2):
-            taken = list(self._taken(hostile((self.arguments(case),))))
-            with self.engine(case) as (_, one):
-                work = Workload(rng=case.rng, engine=one, requests=len(taken))
+            taken = list(self._taken(self.asked(case)))
+            with self.engine(case) as (witness, one):
+                work = Workload(
+                    rng=case.rng, engine=one, requests=len(taken), masked=witness.masked
+                )
                 work.more = _extras(taken)
                 work.may_fail = _refused_as_asked(one)
                 work.run()
 
-    def _taken(self, arguments: Iterable[object]) -> Iterator[dict[str, bytes]]:
-        """What the core gets of those that the half in the front end does not refuse."""
-        for argument in arguments:
-            try:
-                yield self.extras(self.with_arguments(argument))
-            except (InputError, UnsupportedError):
-                continue
+    def _taken(self, asked: Mapping[str, Any]) -> Iterator[dict[str, bytes]]:
+        """What the core gets of odd requests that are not refused before."""
+        name = self.target.record.name
+        known = {**asked, "extra_args": {name: {}, **asked.get("extra_args", {})}}
+        for field, value in known.items():
+            for odd in hostile((value,)) if field != "extra_args" else hostile((value[name],)):
+                given = {name: odd} if field == "extra_args" else odd
+                try:
+                    yield self.extras(SamplingParams(max_tokens=8, **{**known, field: given}))
+                except (InputError, UnsupportedError):
+                    continue
 
     @clause("PART-012", "it can be closed twice, and without a start", of=("start", "close"))
     def closing_is_harmless(self) -> None:

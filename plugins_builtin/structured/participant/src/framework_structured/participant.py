@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from pydantic import BaseModel
@@ -40,6 +40,10 @@ class StructuredOutputs(SchedulerParticipant):
     """Attends the requests that ask for structured output."""
 
     Options = StructuredOptions
+    examples: ClassVar[Sequence[Mapping[str, Any]]] = (
+        {"structured_outputs": {"choice": ["yes", "no", "perhaps"]}},
+        {"structured_outputs": {"regex": "[a-z]{1,20}"}},
+    )
 
     def __init__(self, options: BaseModel | None = None) -> None:
         super().__init__(options)
