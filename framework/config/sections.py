@@ -116,7 +116,9 @@ class ExecutionConfig(Section):
     max_core_restarts times in core_restart_window seconds, tries that fail included.
     step_timeout: of a server, the seconds that one step may take; a core that makes one for longer
     hangs, and is ended.  None: any.  The default is far more than a long prompt needs on a slow
-    machine, since a core that is at work must never be ended."""
+    machine, since a core that is at work must never be ended.  load_timeout: of a server, the
+    seconds in which a core, also one that is started anew, has to load its model; one that takes
+    longer hangs, too, and is ended.  None: any."""
 
     executor: str = "in_process"
     model_runner: str | None = None
@@ -132,6 +134,7 @@ class ExecutionConfig(Section):
     max_core_restarts: int = Field(default=3, ge=1)
     core_restart_window: float = Field(default=600.0, gt=0)
     step_timeout: float | None = Field(default=600.0, gt=0)
+    load_timeout: float | None = Field(default=1800.0, gt=0)
     tensor_parallel_size: int = Field(default=1, ge=1)
     enforce_eager: bool = False
     logprobs_mode: Literal[

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from framework.engine.in_flight import InFlight
 from framework.engine.remote.process import BEAT_SECONDS
 from framework.engine.watchdog import Watchdog
-from framework.errors import EngineRestartingError, FrameworkError
+from framework.errors import EngineDeadError, EngineRestartingError, FrameworkError
 
 if TYPE_CHECKING:
     from framework.engine.front_end import FrontEnd
@@ -55,14 +55,15 @@ class CoreKeeper:
 
     front: whose core it is.  `on_core_death` of its configuration says whether a core that died
     is replaced; then `max_core_restarts` in `core_restart_window` seconds are tried, those that
-    fail included.  A core in a process is watched: one that gives no sign of life, or makes one
-    step for longer than `step_timeout`, is ended and counts as one that died.
+    fail included.  A core in a process is watched: one that gives no sign of life, makes one
+    step for longer than `step_timeout`, or loads its model for longer than `load_timeout`, is ended
+    and counts as one that died.
     """
 
     def __init__(self, front: FrontEnd, in_process: bool) -> None:
         self._front, self._in_process = front, in_process
         config = front.config.execution
-        self._step_timeout = config.step_timeout
+        self._step_timeout, self._load_timeout = config.step_timeout, config.load_timeout
         self._restarts = config.on_core_death == "restart"
         self._allowance = Allowance(config.max_core_restarts, config.core_restart_window)
         self._flight: InFlight | None = None
@@ -100,12 +101,29 @@ class CoreKeeper:
             on_death=lambda: self._died(flight),
         )
         try:
-            started = await flight.core.started()
+            started = await self._started(flight)
         except BaseException:
             await asyncio.to_thread(flight.core.close)
             raise
         self._front.started(started)
         return flight, started
+
+    async def _started(self, flight: InFlight) -> Started:
+        """Once the core is ready.  Raises what stopped its start; one that hangs is ended."""
+        seconds = None if self._in_process else self._load_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                return await flight.core.started()
+        except TimeoutError:
+            error = EngineDeadError(
+                "the engine core hangs while it loads its model",
+                expected=f"one that is ready within load_timeout, {seconds:g} s",
+                found="one that is not ready yet",
+                mend="see its last lines on standard error; give it more time with load_timeout "
+                "if it was at work",
+            )
+            flight.core.give_up(error)
+            raise error from None
 
     @property
     def flight(self) -> InFlight:

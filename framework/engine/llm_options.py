@@ -61,6 +61,7 @@ class LLMOptions(TypedDict, total=False):
     max_core_restarts: int
     core_restart_window: float
     step_timeout: float | None
+    load_timeout: float | None
     speculative_proposer: str | None
     num_speculative_tokens: int
     speculative_model: str | os.PathLike[str] | None

@@ -10,9 +10,11 @@ import pytest
 
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.async_engine import AsyncEngine
+from framework.engine.front_end import FrontEnd
 from framework.engine.keeper import Allowance, CoreKeeper
 from framework.errors import EngineDeadError, EngineRestartingError
 from framework.testing.fake_model import MODEL, fake_plugins
+from tests.engine.troubled import troubled_plugin
 
 DELTA = SamplingParams(max_tokens=64, output_kind=OutputKind.DELTA)
 LIMIT = 60
@@ -159,6 +161,55 @@ def test_a_silent_core_is_replaced(monkeypatch):
             await until(lambda: healthy(made))
             with pytest.raises(ProcessLookupError):
                 os.kill(first, 0)
+            assert await text_of(made, "after") == "after"
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    """Options of an engine whose cores cannot start, and the file that is in their way."""
+    gate = tmp_path / "gate"
+    gate.touch()
+    options = {"executor.troubled.gate": str(gate)}
+    plugins = {**fake_plugins(), **troubled_plugin()}
+    return {"executor": "troubled", "plugin_options": options, "plugins": plugins}, gate
+
+
+def test_a_core_that_hangs_while_it_loads_is_ended(hanging, monkeypatch):
+    links = []
+
+    def link(front, in_process):
+        links.append(make(front, in_process))
+        return links[-1]
+
+    make = FrontEnd.link
+    monkeypatch.setattr(FrontEnd, "link", link)
+
+    async def run():
+        with pytest.raises(EngineDeadError, match=r"hangs while .*\n.*load_timeout, 0.1 s"):
+            await AsyncEngine(MODEL, load_timeout=0.1, **hanging[0]).start()
+        with pytest.raises(ProcessLookupError):
+            os.kill(links[0].pid, 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.long  # two more processes; what ends the core is the same as above
+def test_a_core_that_hangs_when_it_is_started_anew_is_ended_and_tried_again(hanging, caplog):
+    options, gate = hanging
+    gate.unlink()
+
+    async def run():
+        more = {"on_core_death": "restart", "max_core_restarts": 1000}
+        async with AsyncEngine(MODEL, **more, **options) as made:
+            gate.touch()
+            made._keeper._load_timeout = 0.1
+            await kill(made)
+            await until(lambda: "the engine core hangs while" in caplog.text)
+            made._keeper._load_timeout = None
+            gate.unlink()
+            await until(lambda: healthy(made))
             assert await text_of(made, "after") == "after"
 
     asyncio.run(run())
