@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from numbers import Integral, Rational
 from typing import ClassVar
 
 from framework.contracts.base import Contract
+from framework.errors import ConfigError
 
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "float8_e5m2": 1}
 
@@ -29,9 +31,32 @@ class KVCacheSpec:
 
     tokens_per_state: tokens that one stored state stands for: 1 for attention, 4 where every
     four tokens are compressed into one, 1/2 where each token leaves two.
+
+    least: whole numbers among the fields of a class and of those it is made from, and the least
+    that each may be.  Raises ConfigError for another value: a window of 0, say, in which a token
+    would not see itself.
     """
 
+    least: ClassVar[Mapping[str, int]] = {}
     tokens_per_state: Fraction = Fraction(1)
+
+    def __post_init__(self) -> None:
+        for cls in type(self).__mro__:
+            for name, least in cls.__dict__.get("least", {}).items():
+                value = getattr(self, name)
+                whole = isinstance(value, Integral) and not isinstance(value, bool)
+                if not whole or value < least:
+                    raise self._unfit(name, f"an integer >= {least}")
+        if not (isinstance(self.tokens_per_state, Rational) and self.tokens_per_state > 0):
+            raise self._unfit("tokens_per_state", "a fraction above 0")
+
+    def _unfit(self, name: str, expected: str) -> ConfigError:
+        return ConfigError(
+            f"{name} of a {type(self).__name__} cannot be",
+            expected=expected,
+            found=f"{getattr(self, name)!r:.80}",
+            mend="correct the model's configuration, or what makes a cache spec of it",
+        )
 
     def state_bytes(self) -> int:
         """Bytes of one state of one layer."""
@@ -65,6 +90,7 @@ class FullAttentionSpec(KVCacheSpec):
     dtype: name of the element type.  head_size_v may differ from head_size.
     """
 
+    least: ClassVar[Mapping[str, int]] = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 0}
     num_kv_heads: int
     head_size: int
     head_size_v: int
@@ -78,6 +104,7 @@ class FullAttentionSpec(KVCacheSpec):
 class SlidingWindowSpec(FullAttentionSpec):
     """A token at position p reads positions p - window + 1 .. p."""
 
+    least: ClassVar[Mapping[str, int]] = {"window": 1}
     window: int
 
     def reads(self, position: int) -> tuple[range, ...]:
@@ -93,6 +120,7 @@ class SlidingWindowSpec(FullAttentionSpec):
 class SinkWindowSpec(SlidingWindowSpec):
     """A sliding window, and the first `sinks` tokens for ever."""
 
+    least: ClassVar[Mapping[str, int]] = {"sinks": 0}
     sinks: int
 
     def reads(self, position: int) -> tuple[range, ...]:
@@ -109,6 +137,7 @@ class SinkWindowSpec(SlidingWindowSpec):
 class ChunkedLocalSpec(FullAttentionSpec):
     """A token at position p reads from p // chunk * chunk on."""
 
+    least: ClassVar[Mapping[str, int]] = {"chunk": 1}
     chunk: int
 
     def reads(self, position: int) -> tuple[range, ...]:
@@ -126,6 +155,7 @@ class MLASpec(KVCacheSpec):
     latent_size: of the compressed part.  rope_size: of the part with positions.
     """
 
+    least: ClassVar[Mapping[str, int]] = {"latent_size": 1, "rope_size": 0}
     latent_size: int
     rope_size: int
     dtype: str
@@ -144,6 +174,13 @@ class MambaSpec(KVCacheSpec):
 
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        KVCacheSpec.__post_init__(self)
+        least = min((size for shape in self.shapes for size in shape), default=1)
+        if not self.shapes or len(self.shapes) != len(self.dtypes) or least < 1:
+            expected = f"one or more, as many as dtypes ({len(self.dtypes)}), of sizes >= 1"
+            raise self._unfit("shapes", expected)
 
     def state_bytes(self) -> int:
         sizes = zip(self.shapes, self.dtypes, strict=True)
@@ -168,6 +205,7 @@ class CrossAttentionSpec(FullAttentionSpec):
     encoder_length: most encoder tokens of a request.
     """
 
+    least: ClassVar[Mapping[str, int]] = {"encoder_length": 1}
     encoder_length: int
 
     def reads(self, position: int) -> tuple[range, ...]:

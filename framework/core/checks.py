@@ -253,6 +253,7 @@ def check_states(plan: CachePlan, config: CoreConfig, managers: Sequence[CacheMa
         return
     needed = {
         "max_drafts": (config.max_drafts == 0, 0),
+        "lookahead": (config.lookahead == 0, 0),
         "enable_chunked_prefill": (
             config.enable_chunked_prefill or not config.enable_prefix_caching,
             True,
@@ -264,5 +265,6 @@ def check_states(plan: CachePlan, config: CoreConfig, managers: Sequence[CacheMa
                 f"layers that carry a state ({carriers[0].layers[0]!r}) cannot be served so",
                 expected=f"{name}={value}",
                 found=f"{name}={getattr(config, name)}",
-                mend=f"set {name}={value}; a state cannot be rolled back or cut inside a page",
+                mend=f"set {name}={value}; a state cannot be rolled back, cut inside a page, or "
+                "taken on before it is there",
             )

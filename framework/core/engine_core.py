@@ -160,7 +160,7 @@ class EngineCore:
     def _finish(self) -> EngineOutputs:
         """The oldest step in flight."""
         plan, ticket = self._flight.popleft()
-        result = finish(self._runner, plan, ticket, self._late(plan))
+        result = finish(self._runner, plan, ticket, self._late(plan), self.vocab_size)
         return self._updater.update(plan, result)
 
     def _land(self) -> None:

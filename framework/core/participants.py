@@ -79,6 +79,8 @@ class ParticipantHub:
     def take_failed(self) -> list[tuple[Request, str]]:
         """Requests that a participant failed, each with a sentence, since this was last asked.
         Some may have ended meanwhile."""
+        if not self._failed:  # asked in every step
+            return []
         failed = list(self._failed.values())
         self._failed.clear()
         return failed

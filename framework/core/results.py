@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.step import StepResult, Ticket
+from framework.contracts.step import StepResult, Ticket, empty_i32
 from framework.errors import FrameworkError, PluginError
 from framework.plugins.blame import expect, failure, shown, unfit
 
 if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner
     from framework.contracts.step import I32, LateInputs, StepPlan
+
+
+_NONE = empty_i32()
 
 
 def submit(runner: ModelRunner, plan: StepPlan) -> Ticket:
@@ -27,16 +31,23 @@ def submit(runner: ModelRunner, plan: StepPlan) -> Ticket:
     return expect(runner, "submit", ticket, Ticket)
 
 
-def finish(runner: ModelRunner, plan: StepPlan, ticket: Ticket, late: LateInputs) -> StepResult:
-    """The result of a step, of shapes that fit its plan.  Raises PluginError."""
+def finish(
+    runner: ModelRunner, plan: StepPlan, ticket: Ticket, late: LateInputs, vocab_size: int
+) -> StepResult:
+    """The result of a step, of shapes that fit its plan, with tokens and drafts of the vocabulary.
+    Raises PluginError."""
     try:
         answer: object = runner.finish(ticket, late)
     except FrameworkError:
         raise
     except (Exception, SystemExit) as error:
         raise failure(runner, f"finishing step {plan.step_id}", error) from error
-    result = expect(runner, "finish", answer, StepResult)
-    if (flaw := _flaw_of_echo(plan, result)) is not None:
+    result = answer if type(answer) is StepResult else expect(runner, "finish", answer, StepResult)
+    try:
+        flaw = _flaw_of_echo(plan, result) or _flaw_of_ids(result, vocab_size)
+    except Exception as error:  # a field that is not of its type
+        raise _untold(runner, plan, error) from error
+    if flaw is not None:
         raise _unfit(runner, plan, flaw)
     return result
 
@@ -47,7 +58,7 @@ def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pag
     try:
         flaw = _flaw_of_tokens(plan, result) or _flaw_of_extras(plan, result, num_pages)
     except Exception as error:  # a field that is not of its type
-        raise failure(runner, f"telling the result of step {plan.step_id}", error) from error
+        raise _untold(runner, plan, error) from error
     if flaw is not None:
         raise _unfit(runner, plan, flaw)
 
@@ -75,19 +86,42 @@ def _unfit(runner: ModelRunner, plan: StepPlan, flaw: str) -> PluginError:
     return unfit(runner, "gave a result that does not fit the plan", expected, flaw)
 
 
+def _untold(runner: ModelRunner, plan: StepPlan, error: Exception) -> PluginError:
+    return failure(runner, f"telling the result of step {plan.step_id}", error)
+
+
 def _flaw_of_echo(plan: StepPlan, result: StepResult) -> str | None:
-    """What does not fit; None: nothing.  Costs little where arrays are shared."""
+    """What does not fit; None: nothing.  Costs little where arrays are shared, or none."""
     if result.step_id != plan.step_id:
         return f"step {result.step_id}"
-    for there, here in ((result.slots, plan.slots), (result.generations, plan.generations)):
-        if there is not here and not np.array_equal(there, here):
-            return f"slots or generations {shown(there)}"
+    slots, generations = result.slots, result.generations
+    if slots is not plan.slots and not np.array_equal(slots, plan.slots):
+        return f"slots {shown(slots)}"
+    if generations is not plan.generations and not np.array_equal(generations, plan.generations):
+        return f"generations {shown(generations)}"
     offsets, tokens = result.token_offsets, result.token_ids
     for array in (offsets, tokens, result.draft_ids, result.invalid_pages):
-        if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu":
+        if array is not _NONE and (
+            not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in "iu"
+        ):
             return f"{shown(array)} for an array of integers"
-    if len(offsets) != plan.num_rows + 1 or offsets[0] != 0 or offsets[-1] != len(tokens):
+    if len(offsets) != len(plan.slots) + 1 or offsets.item(0) or offsets.item(-1) != len(tokens):
         return f"token_offsets {shown(offsets)} over {len(tokens)} tokens"
+    return None
+
+
+def _flaw_of_ids(result: StepResult, vocab_size: int) -> str | None:
+    """Ids outside the vocabulary, which would be kept, named and computed from: looked for by the
+    places of the least and of the largest, which costs less than to ask for these."""
+    ids, drafts = result.token_ids, result.draft_ids
+    if len(ids) and not (ids.item(ids.argmin()) >= 0 and ids.item(ids.argmax()) < vocab_size):
+        bad = (ids < 0) | (ids >= vocab_size)
+        for row, (start, stop) in enumerate(pairwise(result.token_offsets.tolist())):
+            # What comes with an error means nothing.
+            if bad[start:stop].any() and row not in result.errors:
+                return f"tokens {shown(ids[start:stop])} in row {row}, outside [0, {vocab_size})"
+    if drafts is not _NONE and not _in_range(drafts, 0, vocab_size):
+        return f"drafts {shown(drafts)}, outside [0, {vocab_size})"
     return None
 
 
@@ -123,8 +157,6 @@ def _flaw_of_extras(plan: StepPlan, result: StepResult, num_pages: int) -> str |
         good = len(ends) == plan.num_rows + 1 and ends[0] == 0 and ends[-1] == len(result.draft_ids)
         if not good or (np.diff(ends) < 0).any():
             return f"draft_offsets {shown(ends)} over {len(result.draft_ids)} drafts"
-        if not _in_range(result.draft_ids, 0, 2**31):
-            return f"drafts {shown(result.draft_ids)}, which are no token ids"
     place, logprobs = result.logprob_tokens, result.logprobs
     if logprobs is None:
         return None

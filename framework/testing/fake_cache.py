@@ -58,12 +58,18 @@ class FakeCache:
                 offset = 0 if manager.carries_state else offset
                 self._pages[table[page]][offset] = prints[position + 1]
 
-    def encode(self, slot: int, content: int) -> None:
-        """An encoder ran for the request in `slot`."""
-        for (_, manager), table in zip(self._groups, self.tables[slot], strict=True):
-            if manager.by_encoder:
-                for page in table:
-                    self._pages[page] = {0: content}
+    def encode(self, slot: int, content: int, states: int) -> None:
+        """An encoder ran for the request in `slot`, and left so many states."""
+        for (group, manager), table in zip(self._groups, self.tables[slot], strict=True):
+            if not manager.by_encoder:
+                continue
+            kept = states if group.spec.page_bytes(group.page_tokens) else 0
+            if len(table) * group.page_tokens < kept or 0 in table:
+                raise IntegrityError(
+                    f"slot {slot} lacks pages for {states} states of an encoder", found=table
+                )
+            for page in table:
+                self._pages[page] = {0: content}
 
     def step(self, slot: int, prints: Sequence[int], computed: int, new: int, content: int) -> None:
         """Read what `new` tokens from position `computed` on read, then write them.

@@ -186,7 +186,7 @@ class ScriptedRunner(ModelRunner):
         self.cache.apply(plan.pages, plan.kv_ops)
         for request in plan.admitted:
             if request.encoder_tokens:
-                self.cache.encode(request.slot, content_of(request))
+                self.cache.encode(request.slot, content_of(request), request.encoder_tokens)
 
     def _compute(self, plan: StepPlan) -> StepResult:
         tokens: list[list[int]] = []

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from framework.contracts.kv_cache_spec import CrossAttentionSpec
+from framework.contracts.step import CacheGroup, CachePlan
 from framework.core.config import CoreConfig
 from framework.core.engine_core import EngineCore
 from framework.core.policies import FirstComeFirstServed
-from framework.errors import InputError
+from framework.errors import InputError, IntegrityError
 from framework.testing import ScriptedRunner
 from framework.testing.byte_tokenizer import ByteTokenizer
+from framework.testing.fake_cache import FakeCache
 from tests.core.conftest import Harness
 
 
@@ -25,6 +28,27 @@ def test_the_scripted_runner_keeps_steps_only_if_asked():
     kept.add("a", [1], 20)
     kept.run()
     assert kept.runner.steps == len(kept.runner.plans) == len(kept.runner.lates) == 20
+
+
+@pytest.mark.parametrize(("states", "pages"), [(1, 1), (4, 1), (5, 2)])
+def test_the_scripted_runner_misses_pages_for_what_an_encoder_leaves(states, pages):
+    """A request without them would read nothing, and nothing is what it would be checked for."""
+    spec = CrossAttentionSpec(
+        num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32", encoder_length=8
+    )
+    group = CacheGroup(spec=spec, layers=("cross",), page_tokens=4)
+    plan = CachePlan(
+        groups=(group,), num_pages=9, page_bytes=32, slab_bytes=32, max_pages_per_request=2
+    )
+    cache = FakeCache(plan)
+    for held in range(3):
+        cache.tables[0] = [list(range(1, held + 1))]
+        if held >= pages:
+            cache.encode(0, 77, states)
+            cache.step(0, [1, 2], 0, 1, 77)
+            continue
+        with pytest.raises(IntegrityError, match=f"lacks pages for {states} states"):
+            cache.encode(0, 77, states)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "fine \udfff"])

@@ -360,6 +360,9 @@ def test_a_state_cannot_be_rolled_back_or_cut(engine):
     found = layers("state")
     with pytest.raises(ConfigError, match="max_drafts=0"):
         engine(runner={"layers": found}, max_drafts=2)
+    # The page behind that of this step would go on from a state that is not there yet.
+    with pytest.raises(ConfigError, match="lookahead=0"):
+        engine(runner={"layers": found}, lookahead=1)
     with pytest.raises(ConfigError, match="enable_chunked_prefill"):
         engine(runner={"layers": found}, enable_chunked_prefill=False, max_model_len=64)
 

@@ -16,7 +16,7 @@ from framework.core.engine_core import EngineCore
 from framework.core.kv.managers import BUILT_IN
 from framework.core.policies import FirstComeFirstServed
 from framework.errors import EngineDeadError, PluginError
-from framework.testing import ScriptedRunner
+from framework.testing import ScriptedRunner, expected_tokens
 
 
 def boom(*arguments):
@@ -314,6 +314,13 @@ RESULTS = [
     change(draft_ids=np.array([1, 2], INT), draft_offsets=np.array([0], INT)),
     change(draft_ids=np.array([2**40]), draft_offsets=np.array([0, 1], INT)),
     change(draft_ids=np.array([-1], INT), draft_offsets=np.array([0, 1], INT)),
+    change(draft_ids=np.array([1000], INT), draft_offsets=np.array([0, 1], INT)),
+    # Of a vocabulary of 1000; where a row has no stop ids, -1 stands for none.
+    change(token_ids=np.array([-1], INT)),
+    change(token_ids=np.array([1000], INT)),
+    change(token_ids=np.array([2**32 + 3])),
+    change(token_ids=np.array([2**63], np.uint64)),
+    change(token_ids=np.array([1000], INT), errors=None),
     # What a step that equals the one before does not look at.
     change(errors=None),
     change(prompt_logprobs=None),
@@ -335,6 +342,44 @@ def test_a_result_that_cannot_be_stops_the_engine_with_the_runners_name(engine, 
         EngineDeadError, match=r"plugin framework\.testing\.scripted:ScriptedRunner"
     ):
         one.core.step()
+
+
+@pytest.mark.parametrize("stop_ids", [(), (7,)])
+@pytest.mark.parametrize("token", [-1, 1000])
+def test_a_token_outside_the_vocabulary_is_the_runners_fault_in_any_step(engine, stop_ids, token):
+    """In the first step as in those that equal the one before; others come before it."""
+    for when in range(6):
+        one = engine()
+        for name in "abc":
+            one.add(name, [1], 30, stop_ids=stop_ids)
+        for _ in range(when):
+            one.step()
+        finish = one.runner.finish
+        strange = np.array([999, 0, token], INT)
+        one.runner.finish = lambda t, late, f=finish, ids=strange: replace(
+            f(t, late), token_ids=ids
+        )
+        with pytest.raises(EngineDeadError, match=r"ScriptedRunner.*\n.*\n.*in row 2, outside"):
+            one.core.step()
+
+
+def test_what_comes_with_an_error_is_no_token(engine):
+    one = engine(runner={"fail_rows": {(3, 1): "no number"}})
+    one.add("a", [1], 8)
+    one.add("b", [2], 8)
+    finish = one.runner.finish
+
+    def with_garbage(ticket, late):
+        result = finish(ticket, late)
+        ids = result.token_ids.copy()
+        ids[[*result.errors]] = -1
+        return replace(result, token_ids=ids)
+
+    one.runner.finish = with_garbage
+    answers = one.run()
+    assert answers["a"].tokens == expected_tokens([1], 8)
+    assert answers["b"].tokens == expected_tokens([2], 8)[:2]
+    assert answers["b"].error == "no number"
 
 
 @pytest.mark.parametrize("method", ["submit", "finish"])

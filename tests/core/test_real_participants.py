@@ -279,6 +279,25 @@ def test_tokens_that_are_there_at_once_are_not_computed(engine, alone):
     assert one.runner.plans[0].attachments == {"local": b"a"}
 
 
+def test_who_offers_nothing_keeps_nobody_from_offering(engine, alone):
+    class Offers(SchedulerParticipant):
+        attends_all = True
+
+        def __init__(self, tokens):
+            super().__init__()
+            self.tokens = tokens
+
+        def external_prefix(self, request, local_hit):
+            return External(self.tokens)
+
+    parts = {"none": Offers(0), "first": Offers(8), "second": Offers(12)}
+    one = engine(participants=parts)
+    one.runner.worker = lambda plan: [one.runner.fill(r.request_id, 0, 8) for r in plan.admitted]
+    one.add("a", [1] * 20)
+    assert one.run()["a"].tokens == alone([1] * 20).tokens
+    assert one.runner.plans[0].computed.tolist() == [8]
+
+
 class AdapterSlots(SchedulerParticipant):
     """At most so many different adapters at one time."""
 

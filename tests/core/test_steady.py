@@ -16,7 +16,7 @@ from framework.contracts.kv_cache_spec import (
 from framework.core.fair_queueing import FairQueueing
 from framework.core.policies import Priority
 from framework.errors import EngineDeadError
-from framework.testing import by_fingerprint, fingerprint
+from framework.testing import by_fingerprint, fingerprint, from_outputs
 
 HEADS = {"num_kv_heads": 1, "head_size": 1, "head_size_v": 1, "dtype": "float32"}
 FULL, WINDOW = FullAttentionSpec(**HEADS), SlidingWindowSpec(**HEADS, window=6)
@@ -138,6 +138,16 @@ def test_plans_and_outputs_equal_those_of_the_general_path(engine, model, unit, 
     answer = two.one.answers["1"]
     assert (answer.reason, answer.tokens) == ("stop", truth([1] * 5, 27))
     assert two.one.answers["long"].tokens == truth([7] * 11, 40)
+
+
+@pytest.mark.parametrize("token", [0, 7])
+def test_whichever_token_ends_a_request_ends_it_in_a_run_of_equal_steps(engine, token):
+    """No token is taken for none."""
+    outputs = {"a": [1] * 9 + [token] + [1] * 9}
+    one = engine(runner={"script": from_outputs(outputs)})
+    one.add("a", [1] * 3, 19, stop_ids=(token,))
+    answer = one.run()["a"]
+    assert (answer.reason, answer.stop, answer.tokens) == ("stop", token, outputs["a"][:10])
 
 
 @pytest.mark.parametrize("depth", [1, 2])
