@@ -15,17 +15,28 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.parent for path in ROOT.glob("examples_plugins/*/pyproject.toml"))
 
 
+BUILD = """
+import os, sys
+from setuptools.build_meta import build_wheel
+
+_, wheels, *folders = sys.argv  # which building changes
+for folder in folders:
+    os.chdir(folder)
+    build_wheel(wheels)
+"""
+"""What pip does with each folder, in one process for all."""
+
+
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory):
     """The folder into which pip installed the examples."""
-    target = tmp_path_factory.mktemp("site")
-    source = tmp_path_factory.mktemp("source")
-    folders = []
-    for example in EXAMPLES:
-        # A copy, because building writes into the source folder.
-        folders.append(str(shutil.copytree(example, source / example.name)))
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*pip, "--target", str(target), *folders], check=True, timeout=290)
+    target, source, wheels = map(tmp_path_factory.mktemp, ("site", "source", "wheels"))
+    # Copies, because building writes into the source folder.
+    folders = [shutil.copytree(example, source / example.name) for example in EXAMPLES]
+    python = {"check": True, "timeout": 290, "capture_output": True}
+    subprocess.run([sys.executable, "-c", BUILD, wheels, *folders], **python)
+    pip = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-compile"]
+    subprocess.run([*pip, "--target", target, *wheels.glob("*.whl")], **python)
     return target
 
 
