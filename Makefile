@@ -51,7 +51,8 @@ test-core: $(CORE_VENV)/ready
 	$(CORE_VENV)/bin/python -m pytest $(WORKERS) tests/core tests/engine tests/without_torch.py
 
 test-long: $(VENV)/gemma $(VENV)/minilm
-	OMP_NUM_THREADS=1 MUTANTS=whole $(BIN)/python -m pytest $(WORKERS) -m "long or not long" --timeout 3600
+	OMP_NUM_THREADS=1 MUTANTS=whole $(BIN)/python -m pytest $(WORKERS) -m "long or not long" --timeout 3600 \
+		--hypothesis-profile random
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
