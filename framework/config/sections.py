@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from framework.contracts.kernel_sets import KernelSet
 from framework.contracts.pooling import Pooling
 from framework.errors import ConfigError
+from framework.shown import shown
 
 
 class Section(BaseModel):
@@ -50,22 +51,24 @@ class ModelConfig(Section):
             return template
         try:
             return Path(template).read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:  # of the path, or no UTF-8
+            # Its text would repeat a name of any length.
+            why = getattr(error, "strerror", None) or str(error)
             raise ConfigError(
-                f"chat_template cannot be read: {error}",
+                f"chat_template cannot be read: {why}",
                 expected="a Jinja template, or the path of a file that holds one",
-                found=repr(template),
+                found=shown(template),
             ) from error
 
 
 class CacheConfig(Section):
     """kv_cache_memory_bytes: None leaves it to the platform.  num_pages: pages of the cache,
-    whatever memory they take, one of them the null page; None: what the memory allows.
+    one of them the null page, as long as memory holds them; None: what the platform gives.
     page_size: tokens per page, None leaves it to the attention backend.  prefix_hash: sha256,
     or xxhash where tenants trust each other.  enable_kv_events: see EngineCore.take_kv_events."""
 
     kv_cache_memory_bytes: int | None = Field(default=None, ge=1)
-    num_pages: int | None = Field(default=None, ge=2)
+    num_pages: int | None = Field(default=None, ge=2, le=2**24)
     page_size: int | None = Field(default=None, ge=1)
     enable_prefix_caching: bool = True
     prefix_hash: Literal["sha256", "xxhash"] = "sha256"

@@ -206,6 +206,9 @@ def test_a_plugin_that_throws_on_import_is_named_and_the_next_start_works(
         {"attention_backend": "spda"},
         {"kv_cache_memory_bytes": 10},
         {"num_pages": 1},
+        {"num_pages": 2**24 + 1},
+        {"chat_template": "x" * 10_000},
+        {"chat_template": "x\0y"},
         {"plugin_options": {"scheduling_policy.fcfs.x": 1}},
     ],
 )
@@ -213,4 +216,5 @@ def test_a_bad_option_is_one_clear_error(model, options):
     with pytest.raises((ConfigError, PluginError)) as error:
         LLM(model.folder, **options)
     words = [*options, "fcfs", "cache"]
+    assert len(str(error.value)) < 3000
     assert any(word in str(error.value) for word in words)

@@ -9,6 +9,7 @@ from framework_torch.cache import KvCache
 from framework_torch.drafting.drafting import Drafting
 from framework_torch.drafting.forward import OwnForward
 from framework_torch.loading import Loaded
+from framework_torch.memory import refuse_large_cache
 from framework_torch.pooling.pooler import Pooler
 from framework_torch.sampler import Sampler
 from framework_torch.step import StepComputer
@@ -30,6 +31,8 @@ def bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
 
 
 def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
+    if loaded.facts.device == "cpu":
+        refuse_large_cache(plan, loaded.platform)
     for group in plan.groups:
         loaded.attention[group.spec].agree(group)
     backends = {spec: choice.backend for spec, choice in loaded.attention.items()}

@@ -56,6 +56,7 @@ class Loaded:
     layers: Mapping[str, AttentionLayer]
     attention: Mapping[KVCacheSpec, AttentionChoice]
     processors: tuple[LogitsProcessor, ...]
+    platform: Platform
     facts: DeviceFacts
     dtype: str
     max_slots: int
@@ -129,6 +130,7 @@ def load(context: RunnerContext) -> Loaded:
         layers=layers,
         attention=attention,
         processors=_processors(context),
+        platform=platform,
         facts=facts,
         dtype=dtype,
         max_slots=context.max_slots,

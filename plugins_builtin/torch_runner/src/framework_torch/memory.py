@@ -1,4 +1,4 @@
-"""Memory: whether made-up weights fit into it, and giving it back."""
+"""Memory: whether made-up weights and a cache fit into it, and giving it back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import gc
 from framework.contracts.base import Supported
 from framework.contracts.model import ModelSupported
 from framework.contracts.platform import Platform
-from framework.errors import ModelError
+from framework.contracts.step import CachePlan
+from framework.errors import ConfigError, ModelError
 from framework.plugins.blame import blaming
 
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -31,6 +32,25 @@ def refuse_too_large(name: str, answer: Supported, dtype: str, platform: Platfor
         expected=f"at most {available[0]} bytes ({available[1]})",
         found=f"{needed} bytes: {parameters} numbers in {dtype}",
         mend="correct the sizes in config.json, choose a narrower dtype, or a larger machine",
+    )
+
+
+def refuse_large_cache(plan: CachePlan, platform: Platform) -> None:
+    """ConfigError if a cache on the host cannot fit.
+
+    The system promises more than there is; a cache that is used beyond that ends the process.
+    """
+    with blaming(platform, "telling the available memory"):
+        available = platform.available_memory()
+    needed = plan.num_pages * plan.page_bytes
+    if available is None or needed <= available[0]:
+        return
+    raise ConfigError(
+        "the cache that was asked for does not fit into memory",
+        expected=f"at most {available[0] // plan.page_bytes} pages of {plan.page_bytes} bytes "
+        f"({available[1]})",
+        found=f"{plan.num_pages} pages",
+        mend="lower num_pages, or leave it out: then the platform chooses",
     )
 
 

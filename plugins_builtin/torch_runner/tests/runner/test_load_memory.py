@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from framework.contracts.model_source import ModelFiles
+from framework.errors import ConfigError
 from framework_torch.gguf.loader import GgufLoader
 from framework_torch.weights.safetensors_loader import SafetensorsLoader
 
@@ -73,3 +75,12 @@ def test_what_was_copied_out_of_a_file_is_not_kept_beside_it(tmp_path, opened) -
     assert used <= resident(path) <= most <= 2 * used
     for name, tensor in tensors().items():
         assert torch.equal({**copies, **views}[name], tensor)
+
+
+def test_a_cache_that_no_memory_holds_is_refused_before_it_is_made(tiny, drive) -> None:
+    """The system would promise it, and end the process when it is used."""
+    runner = drive(tiny("llama").files).runner
+    memory, _ = runner._loaded.platform.available_memory()
+    pages = memory // runner._plan.page_bytes
+    with pytest.raises(ConfigError, match=f"(?s)at most [0-9]+ pages.*{2 * pages} pages"):
+        runner.bind(dataclasses.replace(runner._plan, num_pages=2 * pages))
