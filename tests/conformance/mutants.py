@@ -16,6 +16,9 @@ from framework.testing.conformance.report import Report
 from tests.conformance.fake_time import timed
 
 C = TypeVar("C", bound=type[Contract])
+WHOLE = os.environ.get("MUTANTS") == "whole"
+"""Suites are run whole on mutants, as in `make test-long`."""
+
 IN_PROCESS = (Layer.STATIC, Layer.CONSTRUCT, Layer.BEHAVIOUR, Layer.DEVICE)
 
 
@@ -65,7 +68,7 @@ def assert_caught(
     `make test` runs the clause and the earlier layers.
     """
     mark = mark_of(mutant)
-    if os.environ.get("MUTANTS") != "whole":
+    if not WHOLE:
         more = {**more, "only": _enough(suite, mark.clause)}
     assert_fails(check(mutant, suite=timed(suite), layers=layers, **more), mark.clause, mark.also)
 

@@ -125,7 +125,8 @@ def fake():
         server = Quiet(("127.0.0.1", 0), Handler)
         server.answers = {"/v1/models": lambda h, b: h.reply(200, {"data": [{"id": "m"}]})}
         server.answers.update(answers)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        # It looks every hundredth of a second whether it is to end.
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         made.append(server)
         return f"http://127.0.0.1:{server.server_address[1]}"
 

@@ -120,7 +120,8 @@ def hub() -> Iterator[Hub]:
     hub = Hub()
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(hub))
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    # It looks every hundredth of a second whether it is to end.
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     hub.url = f"http://127.0.0.1:{server.server_port}"
     try:
