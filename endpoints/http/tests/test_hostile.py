@@ -136,6 +136,28 @@ def test_a_route_that_is_not_there_is_named_to_clients_of_both_apis(
     assert body["error"]["code"] == status
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages"])
+@pytest.mark.parametrize(
+    ("headers", "status", "words"),
+    [
+        ({"content-type": "text/plain"}, 415, "application/json; found 'text/plain'"),
+        ({"content-type": "application/x-www-form-urlencoded"}, 415, "application/json"),
+        ({"content-type": ""}, 415, "application/json; found ''"),
+        ({"content-type": "application/vnd.x+json; charset=utf-8"}, 200, ""),
+        ({"content-type": "application/json", "content-encoding": "gzip"}, 400, "'gzip'"),
+        ({"content-type": "application/json"}, 400, "no JSON in UTF-8"),
+    ],
+)
+def test_a_body_that_is_not_read_as_json_is_told_why(http, path, headers, status, words):
+    body = b'{"prompt": "a"}'
+    if path == "/v1/messages":
+        body = b'{"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}'
+    sent = body if status != 400 else b"\x1f\x8b\xff"
+    response = http.post(path, content=sent, headers=headers)
+    assert response.status_code == status
+    assert words in response.text
+
+
 def test_an_unknown_field_is_told_in_our_own_words(http):
     message = http.post("/v1/completions", json={"prompt": "a", "temprature": 1}).json()
     assert message["error"]["message"].startswith("body: unknown field 'temprature' (did you mean")

@@ -62,6 +62,29 @@ def test_a_body_over_the_limit_is_refused(serve):
     server.stop()
 
 
+def told_after(server, path, body, *headers):
+    """The status line for a client that says all it has to say before it listens."""
+    url = httpx.URL(server.url)
+    lines = (f"POST {path} HTTP/1.1", "host: x", "connection: close", *headers)
+    with socket.create_connection((url.host, url.port), timeout=60) as client:
+        client.sendall("\r\n".join((*lines, "", "")).encode() + body)
+        return b"".join(iter(lambda: client.recv(65536), b"")).partition(b"\r\n")[0]
+
+
+def test_an_answer_that_comes_before_the_body_was_read_is_seen(guarded_server):
+    """A connection that is closed on unread data is reset, and the answer is lost."""
+    large, key = b" " * (24 << 20), "authorization: Bearer s3cret"
+    length = f"content-length: {len(large)}"
+    chunked = b"%x\r\n%b\r\n0\r\n\r\n" % (len(large), large)
+    for status, path, body, *headers in (
+        (b"413", "/v1/completions", large, length, key),
+        (b"413", "/v1/completions", chunked, "transfer-encoding: chunked", key),
+        (b"404", "/v1/completion", large[: 12 << 20], f"content-length: {12 << 20}", key),
+        (b"401", "/v1/completions", large[: 12 << 20], f"content-length: {12 << 20}"),
+    ):
+        assert told_after(guarded_server, path, body, *headers).split()[1] == status
+
+
 def alive(pid):
     try:
         os.kill(pid, 0)

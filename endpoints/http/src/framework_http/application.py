@@ -42,8 +42,8 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
         app.include_router(router, prefix=mounted.prefix)
     check_routes(claimed)
     # The last one added is the first to see a request.
-    app.add_middleware(BodyGuard, most=options.max_body_bytes)
     app.add_middleware(KeyGuard, keys=Keys(options.api_keys), is_public=public.__contains__)
+    app.add_middleware(BodyGuard, most=options.max_body_bytes)
     if options.cors_origins:
         from starlette.middleware.cors import CORSMiddleware
 

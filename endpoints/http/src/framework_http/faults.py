@@ -94,12 +94,27 @@ def _words(message: str) -> str:
     return message.removeprefix("Value error, ")
 
 
-def describe_invalid(error: RequestValidationError) -> dict[str, Any]:
-    """Body for a request that its model refuses; the status is 400."""
+def describe_invalid(error: RequestValidationError, request: Request) -> tuple[int, dict[str, Any]]:
+    """Status and body for a request that its model refuses."""
+    kind = request.headers.get("content-type", "")
+    if _unread(error) and not _is_json(kind):
+        message = f"the body must be JSON, with content-type: application/json; found {kind!r:.80}"
+        return 415, error_body(message, _KINDS[400], None, 415)
     faults = [(_place(fault["loc"]), _words(fault["msg"])) for fault in error.errors()[:5]]
     lines = "; ".join(f"{'.'.join(place) or 'body'}: {text}" for place, text in faults)
     param = faults[0][0][0] if faults and faults[0][0] else None
-    return error_body(lines, _KINDS[400], param, 400)
+    return 400, error_body(lines, _KINDS[400], param, 400)
+
+
+def _unread(error: RequestValidationError) -> bool:
+    """Whether there is a body, and it was taken for something else than JSON."""
+    first = error.errors()[0]
+    return tuple(first["loc"]) == ("body",) and first["type"] != "missing"
+
+
+def _is_json(content_type: str) -> bool:
+    main, _, sub = content_type.partition(";")[0].strip().lower().partition("/")
+    return main == "application" and (sub == "json" or sub.endswith("+json"))
 
 
 def install(app: FastAPI) -> None:
@@ -111,16 +126,17 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse(describe_invalid(error), 400)
+        status, body = describe_invalid(error, request)
+        return JSONResponse(body, status)
 
     @app.exception_handler(HTTPException)
     async def plain(request: Request, error: HTTPException) -> JSONResponse:
         kind = _KINDS.get(error.status_code, "invalid_request_error")
-        body = refusal(_detail(request, error), kind, error.status_code)
+        body = refusal(detail_of(error, request), kind, error.status_code)
         return JSONResponse(body, error.status_code, error.headers)
 
 
-def _detail(request: Request, error: HTTPException) -> str:
+def detail_of(error: HTTPException, request: Request) -> str:
     """What a router leaves unsaid: which route was asked for, and how it may be."""
     asked = f"{request.method:.20} {request.url.path:.200}"
     match error.status_code, error.detail:
@@ -129,4 +145,8 @@ def _detail(request: Request, error: HTTPException) -> str:
         case 405, "Method Not Allowed":
             known = (error.headers or {}).get("Allow", "another method")
             return f"there is no {asked}; that path takes {known}"
+        case 400, "There was an error parsing the body":
+            coding = request.headers.get("content-encoding")
+            why = f"; it has the content-encoding {coding!r:.40}, send it without" if coding else ""
+            return f"the body is no JSON in UTF-8 that can be read{why}"
     return str(error.detail)

@@ -3,6 +3,8 @@ disconnects pass through untouched."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import hashlib
 import hmac
 import uuid
@@ -34,6 +36,12 @@ class Keys:
                     "an API key of front_end:http is not understood",
                     expected='"key" or "tenant:key"',
                     found="an empty part",
+                )
+            if not key.isascii() or not key.isprintable():
+                raise ConfigError(
+                    "an API key of front_end:http cannot be sent in a header",
+                    expected="printable ASCII characters",
+                    found="others",
                 )
             self._tenants[_hash(key)] = tenant
         self.any = bool(self._tenants)
@@ -93,8 +101,42 @@ class KeyGuard:
         await self._app(scope, receive, send)
 
 
+LINGER_SECONDS = 10.0
+"""How long the rest of a body is taken after the answer, and thrown away."""
+
+
+class _Body:
+    """What comes of a request.  size: bytes so far.  whole: nothing more comes."""
+
+    def __init__(self, scope: Scope, receive: Receive) -> None:
+        self._receive = receive
+        self.size = 0
+        length, chunked = _header(scope, "content-length"), _header(scope, "transfer-encoding")
+        # Who waits to be told to go on has sent nothing, and is not told.
+        waits = bool(_header(scope, "expect"))
+        self.whole = waits or (length in ("", "0") and not chunked)
+
+    async def receive(self) -> Message:
+        """ASGI."""
+        message = await self._receive()
+        self.size += len(message.get("body", b""))
+        self.whole = not message.get("more_body", False)
+        return message
+
+    async def drain(self) -> None:
+        """Take the rest, or as much as comes in a while."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LINGER_SECONDS):
+                while not self.whole:
+                    await self.receive()
+
+
 class BodyGuard:
-    """Answers 413 for a body over the limit, whatever its headers say."""
+    """Answers 413 for a body over the limit, whatever its headers say.
+
+    Where an answer, of whomever, comes before the body was read, the rest is taken all the same:
+    a connection that is closed on unread data is reset, and its client never sees the answer.
+    """
 
     def __init__(self, app: ASGIApp, most: int) -> None:
         self._app = app
@@ -105,28 +147,35 @@ class BodyGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        told = _header(scope, "content-length")
-        if told.isdigit() and int(told) > self._most:
-            await self._refuse(scope, receive, send)
-            return
-        seen = 0
+        body = _Body(scope, receive)
 
         async def bounded() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self._most:
+            message = await body.receive()
+            if body.size > self._most:
                 raise ValueError("the body is too large")
             return message
 
+        async def draining(message: Message) -> None:
+            last = message["type"] == "http.response.body" and not message.get("more_body", False)
+            if not last or body.whole:
+                await send(message)
+                return
+            await send({**message, "more_body": True})
+            await body.drain()
+            await send({"type": "http.response.body", "body": b""})
+
         async def unless_refused(message: Message) -> None:
             # What the application makes of the error above is not what the client is told.
-            if seen <= self._most:
-                await send(message)
+            if body.size <= self._most:
+                await draining(message)
 
+        told = _header(scope, "content-length")
+        if told.isdigit() and int(told) > self._most:
+            await self._refuse(scope, receive, draining)
+            return
         await self._app(scope, bounded, unless_refused)
-        if seen > self._most:
-            await self._refuse(scope, receive, send)
+        if body.size > self._most:
+            await self._refuse(scope, receive, draining)
 
     async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
         text = f"the body is larger than {self._most} bytes"

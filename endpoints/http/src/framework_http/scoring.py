@@ -20,7 +20,7 @@ from framework.contracts.pooling import PoolingParams
 from framework.errors import InputError, UnsupportedError
 from framework_http.leaving import unless_gone
 from framework_http.openai.ask import answer
-from framework_http.openai.fields import RequestFields, options_of
+from framework_http.openai.fields import Items, RequestFields, options_of
 from framework_http.openai.models import check_model
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ PROCESSOR = "embedding"
 class ScoreFields(RequestFields):
     """The body of POST /score: one text against each of several, or pairs of two equal lists."""
 
-    text_1: str | list[str]
-    text_2: str | list[str]
+    text_1: str | Items[str]
+    text_2: str | Items[str]
     truncate_prompt_tokens: int | None = None
 
     def pairs(self) -> tuple[list[str], list[str]]:
@@ -61,7 +61,7 @@ class RerankFields(RequestFields):
     """The body of POST /rerank.  top_n: of the nearest documents; 0 or none: all."""
 
     query: str
-    documents: list[str]
+    documents: Items[str]
     top_n: int | None = Field(default=None, ge=0)
     return_documents: bool = True
     truncate_prompt_tokens: int | None = None

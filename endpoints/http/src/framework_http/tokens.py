@@ -5,39 +5,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import fastapi
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
 from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
+from framework_http.openai.fields import Items, Known
 from framework_http.openai.models import check_model
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
 
 
-class TokenizeFields(BaseModel):
+class TokenizeFields(Known):
     """A text, or a conversation as the model is shown it."""
 
-    model_config = ConfigDict(
-        extra="forbid", strict=True, json_schema_extra={"examples": [{"prompt": "Hello"}]}
-    )
+    model_config = ConfigDict(json_schema_extra={"examples": [{"prompt": "Hello"}]})
 
     model: str | None = None
     prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
+    messages: Items[dict[str, Any]] | None = None
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     return_token_strs: bool = False
     chat_template_kwargs: dict[str, Any] | None = None
 
 
-class DetokenizeFields(BaseModel):
+class DetokenizeFields(Known):
     """tokens: their ids."""
 
-    model_config = ConfigDict(extra="forbid", strict=True)
-
     model: str | None = None
-    tokens: list[int]
+    tokens: Items[int]
 
 
 class Tokenize(Endpoint):

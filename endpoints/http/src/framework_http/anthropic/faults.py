@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from framework.errors import FrameworkError
-from framework_http.faults import describe, describe_invalid
+from framework_http.faults import describe, describe_invalid, detail_of
 
 _KINDS = {
     400: "invalid_request_error",
@@ -49,10 +49,10 @@ class AnthropicRoute(APIRoute):
                 status, _, headers = describe(error)
                 return JSONResponse(error_item(str(error), status), status, headers)
             except RequestValidationError as error:
-                message = describe_invalid(error)["error"]["message"]
-                return JSONResponse(error_item(message, 400), 400)
+                status, body = describe_invalid(error, request)
+                return JSONResponse(error_item(body["error"]["message"], status), status)
             except HTTPException as error:
-                body = error_item(str(error.detail), error.status_code)
+                body = error_item(detail_of(error, request), error.status_code)
                 return JSONResponse(body, error.status_code, error.headers)
 
         return handler

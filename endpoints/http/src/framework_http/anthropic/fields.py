@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from framework.errors import InputError
-from framework_http.openai.fields import CommonFields, refuse
+from framework_http.openai.fields import CommonFields, Items, Known, refuse
 
 # What changes no answer here: the prefix cache needs no marks, and whoever serves is one place.
 _IGNORED = ("metadata", "service_tier", "cache_control", "inference_geo", "user_profile_id")
 
 
-class Thinking(BaseModel):
+class Thinking(Known):
     """Whether to think.  budget_tokens: after so many the model is made to answer."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = Field(default=None, ge=0, lt=2**31)
     display: str | None = None
 
 
-class ToolChoice(BaseModel):
+class ToolChoice(Known):
     """How freely tools are chosen."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     type: Literal["auto", "none", "any", "tool"]
     name: str | None = None
@@ -39,11 +35,11 @@ class CountFields(CommonFields):
 
     ignored: ClassVar[tuple[str, ...]] = _IGNORED
 
-    messages: list[dict[str, Any]] = Field(
+    messages: Items[dict[str, Any]] = Field(
         min_length=1, examples=[[{"role": "user", "content": "Hello"}]]
     )
-    system: str | list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
+    system: str | Items[dict[str, Any]] | None = None
+    tools: Items[dict[str, Any]] | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -81,7 +77,7 @@ class MessageFields(CountFields):
     """Asks for an answer."""
 
     max_tokens: int
-    stop_sequences: list[str] | None = None
+    stop_sequences: Items[str] | None = None
 
     @property
     def one_call(self) -> bool:

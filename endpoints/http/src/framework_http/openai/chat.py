@@ -15,7 +15,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, ReasoningEffort, options_of, sampling_of
+from framework_http.openai.fields import Fields, Items, ReasoningEffort, options_of, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 class ChatFields(Fields):
     """The body of POST /v1/chat/completions."""
 
-    messages: list[dict[str, Any]] = Field(
+    messages: Items[dict[str, Any]] = Field(
         min_length=1, examples=[[{"role": "user", "content": "Hello"}]]
     )
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Items[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None
@@ -45,7 +45,7 @@ class ChatFields(Fields):
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-    documents: list[dict[str, Any]] | None = None
+    documents: Items[dict[str, Any]] | None = None
     reasoning_effort: ReasoningEffort | None = None
     include_reasoning: bool | None = None
 

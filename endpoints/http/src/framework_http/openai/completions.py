@@ -14,7 +14,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, options_of, refuse, sampling_of
+from framework_http.openai.fields import Fields, Items, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
 from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
 from framework_http.openai.structures import structure_of_format, structured
@@ -32,7 +32,7 @@ MOST_OUTPUTS = 16384
 class CompletionFields(Fields):
     """The body of POST /v1/completions."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | Items[str] | Items[int] | Items[Items[int]]
     echo: bool | None = None
     logprobs: int | None = None
     suffix: str | None = None

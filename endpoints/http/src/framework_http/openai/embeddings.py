@@ -17,7 +17,7 @@ from framework.contracts.pooling import PoolingParams
 from framework.errors import InputError
 from framework_http.leaving import unless_gone
 from framework_http.openai.ask import answer
-from framework_http.openai.fields import RequestFields, options_of
+from framework_http.openai.fields import Items, RequestFields, options_of
 from framework_http.openai.models import check_model
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ PROCESSOR = "embedding"
 class EmbeddingFields(RequestFields):
     """The body of POST /v1/embeddings.  normalize: as in `PoolingParams`."""
 
-    input: str | list[str] | list[int] | list[list[int]]
+    input: str | Items[str] | Items[int] | Items[Items[int]]
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: int | None = None
     truncate_prompt_tokens: int | None = None

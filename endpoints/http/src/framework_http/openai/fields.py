@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.request_options import RequestOptions
@@ -55,28 +55,23 @@ _SAMPLING = (
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """As OpenAI's API knows them; what a model makes of one is its template's business."""
 
-Bias = Annotated[float, Field(allow_inf_nan=False)]
+T = TypeVar("T")
+Items = Annotated[list[T], Field(fail_fast=True)]
+"""Looked at up to the first that is wrong: each error takes a kilobyte, and a body has room for
+millions."""
+Biases = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}}),
+]
+"""Values are looked at by `SamplingParams`, which stops at the first, too."""
 
 
-class StreamOptions(BaseModel):
-    """include_usage: a last chunk with the counts.  continuous_usage_stats: in every chunk."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    include_usage: bool = False
-    continuous_usage_stats: bool = False
-
-
-class RequestFields(BaseModel):
-    """Of every request to the model, in whatever API; null means that a field was not given."""
+class Known(BaseModel):
+    """A part of a body that knows all its fields, but for those that are `ignored`.  pydantic's
+    extra="forbid" makes an error of each that is unknown; here the first is told."""
 
     model_config = ConfigDict(extra="allow", strict=True)
-    ignored: ClassVar[tuple[str, ...]] = IGNORED
-
-    model: str | None = None
-    priority: int | None = None
-    request_id: str | None = None
-    deadline: float | None = None
+    ignored: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="after")
     def _know_every_field(self) -> Self:
@@ -85,6 +80,24 @@ class RequestFields(BaseModel):
             if name not in self.ignored:
                 raise ValueError(f"unknown field {name!r:.80}{did_you_mean(name, known)}")
         return self
+
+
+class StreamOptions(Known):
+    """include_usage: a last chunk with the counts.  continuous_usage_stats: in every chunk."""
+
+    include_usage: bool = False
+    continuous_usage_stats: bool = False
+
+
+class RequestFields(Known):
+    """Of every request to the model, in whatever API; null means that a field was not given."""
+
+    ignored: ClassVar[tuple[str, ...]] = IGNORED
+
+    model: str | None = None
+    priority: int | None = None
+    request_id: str | None = None
+    deadline: float | None = None
 
 
 class CommonFields(RequestFields):
@@ -100,14 +113,14 @@ class CommonFields(RequestFields):
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     seed: int | None = None
-    stop_token_ids: list[int] | None = None
+    stop_token_ids: Items[int] | None = None
     ignore_eos: bool | None = None
     min_tokens: int | None = None
     skip_special_tokens: bool | None = None
     spaces_between_special_tokens: bool | None = None
-    logit_bias: dict[str, Bias] | None = None
-    bad_words: list[str] | None = None
-    allowed_token_ids: list[int] | None = None
+    logit_bias: Biases | None = None
+    bad_words: Items[str] | None = None
+    allowed_token_ids: Items[int] | None = None
     structured_outputs: dict[str, Any] | None = None
     thinking_token_budget: int | None = None
     cache_salt: str | None = None
@@ -123,7 +136,7 @@ class Fields(CommonFields):
 
     stream_options: StreamOptions | None = None
     n: int | None = None
-    stop: str | list[str] | None = None
+    stop: str | Items[str] | None = None
     include_stop_str_in_output: bool | None = None
     max_tokens: int | None = None
     prompt_logprobs: int | None = None
@@ -165,7 +178,7 @@ def sampling_of(
     )
 
 
-def _bias(given: dict[str, float]) -> dict[int, float]:
+def _bias(given: dict[str, Any]) -> dict[int, Any]:
     try:
         return {int(token): value for token, value in given.items()}
     except ValueError as error:

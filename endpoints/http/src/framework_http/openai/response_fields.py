@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, WithJsonSchema
 
 from framework.errors import InputError
-from framework_http.openai.fields import IGNORED, CommonFields, ReasoningEffort, refuse
+from framework_http.openai.fields import (
+    IGNORED,
+    CommonFields,
+    Items,
+    Known,
+    ReasoningEffort,
+    refuse,
+)
 
 LOGPROBS = "message.output_text.logprobs"
 # Reasoning is given back as plain text, so that there is nothing to encrypt.
@@ -15,19 +22,30 @@ _INCLUDE = (LOGPROBS, "reasoning.encrypted_content")
 _STATE = "the server keeps nothing from one request to the next; send the whole conversation"
 
 
-class TextOptions(BaseModel):
-    """How the text is to look."""
+def _texts(given: dict[str, Any]) -> dict[str, Any]:
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise ValueError(f"the value of {name!r:.80} is no text")
+    return given
 
-    model_config = ConfigDict(extra="forbid", strict=True)
+
+Texts = Annotated[
+    dict[str, Any],
+    AfterValidator(_texts),
+    WithJsonSchema({"type": "object", "additionalProperties": {"type": "string"}}),
+]
+"""Looked at up to the first that is wrong, see `Items`."""
+
+
+class TextOptions(Known):
+    """How the text is to look."""
 
     format: dict[str, Any] | None = None
     verbosity: str | None = None
 
 
-class ReasoningOptions(BaseModel):
+class ReasoningOptions(Known):
     """How much to think, and what to tell of it."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     effort: ReasoningEffort | None = None
     summary: str | None = None
@@ -39,17 +57,17 @@ class ResponseFields(CommonFields):
 
     ignored: ClassVar[tuple[str, ...]] = (*IGNORED, "max_tool_calls", "stream_options")
 
-    input: str | list[dict[str, Any]]
+    input: str | Items[dict[str, Any]]
     instructions: str | None = None
     max_output_tokens: int | None = None
     top_logprobs: int | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Items[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
-    include: list[str] | None = None
-    metadata: dict[str, str] | None = None
+    include: Items[str] | None = None
+    metadata: Texts | None = None
     user: str | None = None
     truncation: Literal["auto", "disabled"] | None = None
     store: bool | None = None
