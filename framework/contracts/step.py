@@ -262,8 +262,7 @@ class StepResult:
     slots, generations: echoed.  token_offsets: int32 [R + 1] into token_ids; a row without
     wants_logits has none; a row with d drafts has 1 .. d + 1 tokens.  accepted: int32 [R],
     drafts accepted.  draft_offsets, draft_ids: proposals for the next step (empty: none).  Tokens
-    and drafts are ids in [0, vocab_size), or the engine stops; tokens of a row with an error mean
-    nothing.
+    are ids in [0, vocab_size), or the engine stops; those of a row with an error mean nothing.
     logprobs: one entry per token in token_ids whose request asked, in that order:
     logprob_tokens: int32, indices into token_ids of the entries.
     pooled: row -> float32 [D], the vector of each row to pool that has no error.

@@ -84,7 +84,7 @@ class Patience:
 
     def _end(self, now: float) -> None:
         """End the requests that are held back.  If there are none, and pages are kept: those that
-        have been in line without them for so long."""
+        have been in line, or ready to go on, without them for so long."""
         state, timeout = self._state, self._timeout or 0
         long = [held for held in state.hub.held if now - held.since >= timeout]
         requests = [(held, held.request) for held in long if held.request is not None]
@@ -94,7 +94,8 @@ class Patience:
         if requests:  # pages of theirs may be enough for the others
             return
         for held in long[:1]:
-            for request in list(state.queue.in_line()):
+            running = [state.slots.requests[slot] for slot in state.running]
+            for request in [*state.queue.in_line(), *(r for r in running if r is not None)]:
                 waited = now - max(held.since, request.arrived_at, request.waits_since)
                 if waited >= timeout:
                     state.end(request, "error", self._sentence(held, waited))

@@ -34,8 +34,8 @@ def submit(runner: ModelRunner, plan: StepPlan) -> Ticket:
 def finish(
     runner: ModelRunner, plan: StepPlan, ticket: Ticket, late: LateInputs, vocab_size: int
 ) -> StepResult:
-    """The result of a step, of shapes that fit its plan, with tokens and drafts of the vocabulary.
-    Raises PluginError."""
+    """The result of a step, of shapes that fit its plan, with tokens of the vocabulary.  Raises
+    PluginError."""
     try:
         answer: object = runner.finish(ticket, late)
     except FrameworkError:
@@ -113,15 +113,13 @@ def _flaw_of_echo(plan: StepPlan, result: StepResult) -> str | None:
 def _flaw_of_ids(result: StepResult, vocab_size: int) -> str | None:
     """Ids outside the vocabulary, which would be kept, named and computed from: looked for by the
     places of the least and of the largest, which costs less than to ask for these."""
-    ids, drafts = result.token_ids, result.draft_ids
+    ids = result.token_ids
     if len(ids) and not (ids.item(ids.argmin()) >= 0 and ids.item(ids.argmax()) < vocab_size):
         bad = (ids < 0) | (ids >= vocab_size)
         for row, (start, stop) in enumerate(pairwise(result.token_offsets.tolist())):
             # What comes with an error means nothing.
             if bad[start:stop].any() and row not in result.errors:
                 return f"tokens {shown(ids[start:stop])} in row {row}, outside [0, {vocab_size})"
-    if drafts is not _NONE and not _in_range(drafts, 0, vocab_size):
-        return f"drafts {shown(drafts)}, outside [0, {vocab_size})"
     return None
 
 
@@ -157,6 +155,9 @@ def _flaw_of_extras(plan: StepPlan, result: StepResult, num_pages: int) -> str |
         good = len(ends) == plan.num_rows + 1 and ends[0] == 0 and ends[-1] == len(result.draft_ids)
         if not good or (np.diff(ends) < 0).any():
             return f"draft_offsets {shown(ends)} over {len(result.draft_ids)} drafts"
+        # Beyond the vocabulary they are only never accepted.
+        if not _in_range(result.draft_ids, 0, 2**31):
+            return f"drafts {shown(result.draft_ids)}, which are no token ids"
     place, logprobs = result.logprob_tokens, result.logprobs
     if logprobs is None:
         return None

@@ -205,7 +205,7 @@ class Scheduler:
                     trimmed = True
                     state.kv.trimming.trim_all(order, state.slots.confirmed[order])
                     continue
-                if self._pages_will_come(slot, tokens):
+                if self._pages_will_come(slot, tokens) or (last == index and self._kept_elsewhere):
                     # What comes is for this one: nobody behind it may take pages meanwhile.
                     take[lacking[lacking >= index]] = 0
                     return allocations, True
@@ -227,6 +227,14 @@ class Scheduler:
         if blocks:
             draft.add_blocks(blocks)
         return blocks is not None
+
+    @property
+    def _kept_elsewhere(self) -> bool:
+        """Somebody's pages are being filled, or a participant keeps some: then one that lacks a
+        page and has nobody behind it waits with what it has.  Were it preempted for one that
+        loads, that one would lose its pages to it in turn as soon as it runs, and so for ever."""
+        state = self._state
+        return bool(state.loading) or state.fence.num_held > 0
 
     def _pages_will_come(self, slot: int, tokens: int) -> bool:
         """Whether the pages are only behind the fence: then no one need be preempted."""

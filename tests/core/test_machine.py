@@ -268,6 +268,31 @@ def test_counts_are_exact_over_twenty_thousand_events():
     run(examples=250, steps=80)
 
 
+def test_who_lacks_pages_does_not_lose_its_own_to_one_that_loads():
+    """Each is offered more than comes, and more than the other leaves: whoever ran was preempted
+    for the one that loaded, which lost its pages in turn as soon as it ran, and so for ever."""
+    late = LateConnector()
+    one = Harness(
+        participants={"late": late},
+        runner={
+            "layers": MODELS["state"],
+            "num_pages": 14,
+            "vocab_size": VOCABULARY,
+            "max_model_len": 60,
+        },
+        max_num_batched_tokens=3,
+        max_num_seqs=2,
+        loop_depth=2,
+    )
+    late.runner = one.runner
+    one.add("a", [1] * 19, 6, extras={"late": b"36,3,2"})
+    one.add("b", [2] * 18, 6, extras={"late": b"20,3,2"})
+    answers = one.run(300)
+    assert answers["a"].tokens == truth([1] * 19, 6)
+    assert answers["b"].tokens == truth([2] * 18, 6)
+    assert one.core.stats.preemptions <= 8
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     budget=st.integers(1, 50),

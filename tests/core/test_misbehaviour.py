@@ -314,7 +314,6 @@ RESULTS = [
     change(draft_ids=np.array([1, 2], INT), draft_offsets=np.array([0], INT)),
     change(draft_ids=np.array([2**40]), draft_offsets=np.array([0, 1], INT)),
     change(draft_ids=np.array([-1], INT), draft_offsets=np.array([0, 1], INT)),
-    change(draft_ids=np.array([1000], INT), draft_offsets=np.array([0, 1], INT)),
     # Of a vocabulary of 1000; where a row has no stop ids, -1 stands for none.
     change(token_ids=np.array([-1], INT)),
     change(token_ids=np.array([1000], INT)),
@@ -361,6 +360,13 @@ def test_a_token_outside_the_vocabulary_is_the_runners_fault_in_any_step(engine,
         )
         with pytest.raises(EngineDeadError, match=r"ScriptedRunner.*\n.*\n.*in row 2, outside"):
             one.core.step()
+
+
+def test_a_draft_beyond_the_vocabulary_is_only_not_accepted(engine):
+    one = engine(runner={"drafter": lambda request, tokens, wanted: [1000] * wanted}, max_drafts=2)
+    one.add("a", [1], 8)
+    assert one.run()["a"].tokens == expected_tokens([1], 8)
+    assert one.core.stats.drafted > 0
 
 
 def test_what_comes_with_an_error_is_no_token(engine):

@@ -149,6 +149,50 @@ def test_a_wait_that_ends_in_time_leaves_no_trace(engine, alone):
     assert list(one.core._state.hub.held) == []
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("ends", [True, False])
+def test_who_lacks_a_page_that_is_kept_waits_with_what_it_has(engine, alone, depth, ends):
+    """Nobody is behind it that could be preempted, and its own pages are of no use to others."""
+    kept = [True]
+    keeper = Holder("release", lambda request: Hold(lambda: not kept))
+    one = engine(
+        participants={"keeps": keeper}, clock=Clock(), runner={"num_pages": 7}, loop_depth=depth
+    )
+    one.add("gone", [1] * 9, 2, extras={"keeps": b""})
+    one.add("runs", [2] * 9, 12)
+    while one.answers["gone"].reason is None:
+        one.step()
+    for _ in range(20):
+        one.step()
+    assert (one.core.stats.running, one.core.stats.preemptions) == (1, 0)
+    assert one.answers["runs"].tokens == alone([2] * 9, 4).tokens
+    if ends:
+        kept.clear()
+        assert one.run()["runs"].tokens == alone([2] * 9, 12).tokens
+        assert one.core.stats.preemptions == 0
+        return
+    while one.answers["runs"].reason is None:
+        one.step()
+    assert "keeps the pages of 'gone'" in one.answers["runs"].error
+
+
+def test_who_is_behind_is_preempted_also_while_pages_are_kept(engine, alone):
+    """What others keep is no reason for the first in order to wait."""
+    kept = [True]
+    keeper = Holder("release", lambda request: Hold(lambda: not kept))
+    one = engine(participants={"keeps": keeper}, runner={"num_pages": 10})
+    one.add("gone", [1] * 9, 2, extras={"keeps": b""})
+    one.add("first", [2] * 9, 12)
+    one.add("second", [3] * 9, 12)
+    while one.answers["first"].reason is None:
+        one.step()
+    assert kept
+    assert one.answers["first"].tokens == alone([2] * 9, 12).tokens
+    assert one.core.stats.preemptions >= 1
+    kept.clear()
+    assert one.run()["second"].tokens == alone([3] * 9, 12).tokens
+
+
 def test_who_comes_late_waits_its_own_time_for_pages_that_are_kept(engine, alone):
     """They have been kept from others for longer than the limit, and come free soon."""
     kept = [True]
