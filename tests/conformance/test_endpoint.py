@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing
 
 import fastapi
 import pytest
-from fastapi.responses import RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
 from pydantic import BaseModel
 
 from framework.contracts.endpoint import Endpoint
@@ -305,13 +306,48 @@ class Lingers(Plain):
         return await super().answer(service, fields, request)
 
 
+@breaks("ENDP-025")
+class LeavesThreads(Plain):
+    """Starts one for each request, to wait for something."""
+
+    ends = threading.Event()
+
+    async def answer(self, service, fields, request):
+        threading.Thread(target=self.ends.wait, args=(60.0,), daemon=True).start()
+        return await super().answer(service, fields, request)
+
+
+@breaks("ENDP-027", "ENDP-015")
+class TellsTheLast(Plain):
+    """Shows what was asked before, as an example."""
+
+    before = ""
+
+    async def whole(self, service, fields):
+        before, self.before = self.before, fields.text
+        return await super().whole(service, fields) + before
+
+
+@breaks("ENDP-028")
+class Markup(Plain):
+    """Makes a page of what it was sent."""
+
+    async def answer(self, service, fields, request):
+        found = await super().answer(service, fields, request)
+        return found if fields.stream else HTMLResponse(f"<p>{found['text']}</p>")
+
+
 OURS = [r.key for r in PluginRegistry(policy=Policy()).records("endpoint") if r.first_party]
 MUTANTS = mutants_of(list(globals().values()))
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
 def test_mutants_are_caught(mutant):
-    assert_caught(mutant, QuickSuite)
+    LeavesThreads.ends.clear()
+    try:
+        assert_caught(mutant, QuickSuite)
+    finally:
+        LeavesThreads.ends.set()
 
 
 def test_every_clause_has_a_mutant_and_every_capability_both_sides():

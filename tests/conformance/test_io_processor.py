@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Reading, known_keys
-from framework.errors import InputError
+from framework.errors import InputError, RequestError
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.io_processor import IOProcessorSuite
 from tests.conformance.mutants import (
@@ -84,6 +84,16 @@ class Takes(Sound):
         return reading
 
 
+@breaks("IO-003", "IO-004", "IO-005")
+class Completes(Sound):
+    """Puts in what is missing."""
+
+    def read(self, request, place):
+        if isinstance(request, dict):
+            request.setdefault("text", "")
+        return super().read(request, place)
+
+
 @breaks("IO-004", "IO-005")
 class Trusts(Sound):
     """Expects what its documentation says."""
@@ -152,7 +162,17 @@ class OnePrompt(Sound):
         return output.outputs[0].text
 
 
-@breaks("IO-011")
+@breaks("IO-014")
+class BlamesTheEngine(Sound):
+    """Takes every output without text for a fault."""
+
+    def answer(self, request, reading, outputs):
+        if any(output.outputs[0].finish_reason == "error" for output in outputs):
+            raise RequestError("the engine failed")
+        return super().answer(request, reading, outputs)
+
+
+@breaks("IO-011", "IO-014")
 class Hopes(Sound):
     """Takes every output for one that brought tokens."""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from framework.contracts.reasoning_parser import ReasoningParser, Split
@@ -113,6 +115,18 @@ class Corrects(Plain):
     """Improves what the model says."""
 
     made = Tidy
+
+
+class Normal(Marked):
+    def push(self, text):
+        return super().push(unicodedata.normalize("NFC", text))
+
+
+@breaks("REAS-011", "REAS-010", "REAS-020")
+class Normalizes(Plain):
+    """Writes each character in one way, where its piece has all of it."""
+
+    made = Normal
 
 
 @breaks("REAS-012")

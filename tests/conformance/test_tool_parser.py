@@ -146,6 +146,42 @@ class Dropping(Lines):
         return [] if cut else super().finish()
 
 
+class Neat(Lines):
+    def text(self, text):
+        return super().text(text.replace("\t", " "))
+
+
+@breaks("TOOL-012")
+class Neatens(Plain):
+    """Has an eye for white space."""
+
+    made = Neat
+
+
+class Anyhow(Lines):
+    def __init__(self, names):
+        super().__init__({name for own in names if own for name in (own, own.lower())})
+
+
+@breaks("TOOL-014")
+class IgnoresCase(Plain):
+    """Knows what the model means."""
+
+    made = Anyhow
+
+
+class Rewriting(Lines):
+    def call(self, index, name, arguments):
+        return super().call(index, name, json.dumps(json.loads(arguments)))
+
+
+@breaks("TOOL-018")
+class Rewrites(Plain):
+    """Reads the arguments, and writes them again."""
+
+    made = Rewriting
+
+
 @breaks("TOOL-013", "TOOL-012")
 class DropsHalfCalls(Plain):
     """Would rather say nothing than half a call."""

@@ -15,6 +15,7 @@ from framework.testing.conformance.suites.described import (
     RUBBISH,
     WITH_BODY,
 )
+from framework.testing.conformance.suites.endpoint_answers import AnswerClauses
 from framework.testing.conformance.suites.endpoint_base import Site, answered, unchanged
 from framework.testing.conformance.suites.endpoint_engine import ROUTES, EngineClauses
 from framework.testing.conformance.suites.served import Watched, small_engine
@@ -22,7 +23,7 @@ from framework.testing.conformance.suites.served import Watched, small_engine
 MEDIA = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "")
 
 
-class EndpointSuite(EngineClauses):
+class EndpointSuite(EngineClauses, AnswerClauses):
     """See EndpointBase."""
 
     @clause(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import threading
 from typing import Any
 
 from framework.errors import EngineDeadError, FrameworkError, InputError, OverloadedError
@@ -21,6 +23,7 @@ from framework.testing.conformance.suites.served import Watched, small_engine
 from framework.testing.conformance.timing import ATTEMPTS
 
 ROUTES = ("routes",)
+ROUNDS = 6
 
 
 class EngineClauses(EndpointBase):
@@ -206,18 +209,26 @@ class EngineClauses(EndpointBase):
     @clause("ENDP-025", "nothing runs on once a request is answered", of=ROUTES)
     def nothing_runs_on(self) -> None:
         async def work(site: Site) -> None:
-            async def all_once() -> int:
+            async def all_once() -> tuple[int, int]:
                 for operation in site.operations:
                     for asked in self.variants(operation):
                         await answered(site.app, asked)
                 for _ in range(10):
                     await asyncio.sleep(0)
-                return len(asyncio.all_tasks())
+                return len(asyncio.all_tasks()), threading.active_count()
 
-            first = await all_once()
-            left = max(await all_once(), await all_once()) - first
+            rounds = [await all_once() for _ in range(ROUNDS)]
+            tasks, threads = (list(counts) for counts in zip(*rounds, strict=True))
             expect(await quiet(site.service), "a generation goes on", found=site.service.running)
+            left = max(tasks) - tasks[0]
             expect(left <= 0, "tasks go on", expected="they end with the request", found=left)
+            grew = sum(after > before for before, after in itertools.pairwise(threads))
+            expect(  # a pool grows now and then, but not for ever
+                grew < ROUNDS - 1,
+                "each round of requests leaves threads behind",
+                expected="threads that end, or a pool",
+                found=f"{threads} threads, round by round",
+            )
 
         self.on_site(work)
 

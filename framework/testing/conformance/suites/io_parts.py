@@ -96,14 +96,17 @@ def _finished(number: int, prompt: EnginePrompt, task: Task) -> RequestOutput:
     return _output(f"r{number}", prompt, completion, vector)
 
 
-def ended(prompt: EnginePrompt, reason: Literal["error", "abort"] | str) -> RequestOutput:
-    """The output of a request that the engine failed, or that somebody ended."""
+def ended(
+    prompt: EnginePrompt, reason: Literal["error", "abort"] | str, *, refused: bool = False
+) -> RequestOutput:
+    """The output of a request that the engine failed or refused, or that somebody ended."""
     completion = CompletionOutput(
         index=0,
         text="",
         token_ids=[],
         finish_reason="error" if reason == "error" else "abort",
         stop_reason="a fault" if reason == "error" else None,
+        refused=refused,
     )
     return _output("last", prompt, completion, None)
 

@@ -76,6 +76,11 @@ class IOProcessorSuite(Suite):
             reading = self.read(plugin, request)
             plugin.answer(request, reading, outputs_of(reading, plugin.task))
             expect(request == before, "the request was changed", expected=before, found=request)
+        for request in self._hostile():
+            known = repr(request)  # of what does not equal itself, too
+            with suppress(Exception):  # another clause tells it
+                self.read(plugin, request)
+            expect(repr(request) == known, "it was changed", expected=known, found=request)
 
     @clause("IO-004", "whatever comes over a network is read, or an InputError", of=("read",))
     def hostile_requests_are_input_errors(self) -> None:
@@ -112,6 +117,7 @@ class IOProcessorSuite(Suite):
                 for key in request:
                     yield from ({**request, key: value} for value in HOSTILE)
                 yield {**request, "no such key": 1}
+                yield from ({k: request[k] for k in request if k != key} for key in request)
             elif isinstance(request, list):
                 yield from ([*request, value] for value in HOSTILE)
 
@@ -184,6 +190,27 @@ class IOProcessorSuite(Suite):
                     plugin.answer(request, reading, outputs)
                 except FrameworkError:
                     continue
+
+    @clause(
+        "IO-014",
+        "where the engine refused what was asked, an error says that the request is bad",
+        of=("answer",),
+    )
+    def refusals_are_input_errors(self) -> None:
+        plugin = self.new()
+        for request in self.requests():
+            reading = self.read(plugin, request)
+            outputs = outputs_of(reading, plugin.task)
+            outputs[-1] = ended(reading.prompts[-1], "error", refused=True)
+            try:
+                plugin.answer(request, reading, outputs)
+            except InputError:
+                continue
+            except FrameworkError as error:
+                raise Violation(
+                    f"a refusal becomes {type(error).__name__}: {error}\n"
+                    "  expected: InputError; the `error` of an output is what to raise"
+                ) from error
 
     @clause("IO-012", "an answer belongs to its request, in whatever order", of=("answer",))
     def answers_do_not_depend_on_others(self) -> None:

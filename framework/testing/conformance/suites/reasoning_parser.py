@@ -6,81 +6,33 @@ How reasoning is marked it learns from the plugin's `example`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
 
-from framework.contracts.reasoning_parser import ReasoningParser, ReasoningStream
+from framework.contracts.reasoning_parser import ReasoningParser
 from framework.testing.byte_tokenizer import ByteTokenizer
-from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
-from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.reasoning_base import (
+    BECAUSE,
+    WHY,
+    Found,
+    ReasoningBase,
+    read,
+)
 from framework.testing.conformance.suites.text_parts import (
     AGAIN,
     LONG,
     cuts,
-    mixture,
     note_text,
     prose,
     time_of_push,
 )
 
-WHY, BECAUSE = "why", "because"
 STREAM = ("stream",)
 
 
-class Found(NamedTuple):
-    """Both parts of an output."""
-
-    reasoning: str
-    content: str
-
-    def __str__(self) -> str:
-        return f"reasoning {json.dumps(self.reasoning)}, content {json.dumps(self.content)}"
-
-
-def read(stream: ReasoningStream, pieces: Iterable[str]) -> Found:
-    """Everything of an output."""
-    splits = [*(stream.push(piece) for piece in pieces), stream.finish()]
-    return Found(
-        "".join(split.reasoning for split in splits), "".join(split.content for split in splits)
-    )
-
-
-class ReasoningParserSuite(Suite):
-    """push_budget: seconds that a push of one character may take, in the median.  marks_begin: a
-    mark begins the reasoning, so that a template may write it into the prompt."""
-
-    kind = "reasoning_parser"
-    capabilities = ("marks_begin",)
-    push_budget: ClassVar[float] = 0.001
-
-    def declared(self) -> frozenset[str]:
-        """`marks_begin` where the example begins with a mark."""
-        return frozenset(self.capabilities) if self.marks()[0] else frozenset()
-
-    def marks(self) -> tuple[str, str, str]:
-        """What stands before the reasoning, between it and the answer, and behind that."""
-        example: str = getattr(self.target.load(), "example", "")
-        expect(example, "the class has no example", expected=f"an output with {WHY} and {BECAUSE}")
-        before, _, rest = example.partition(WHY)
-        between, _, after = rest.partition(BECAUSE)
-        return before, between, after
-
-    def written(self, reasoning: str = WHY, content: str = BECAUSE) -> str:
-        """An output as models write it."""
-        before, between, after = self.marks()
-        return "".join((before, reasoning, between, content, after))
-
-    def stream(self, prompt: str = "") -> ReasoningStream:
-        """A stream of a new instance."""
-        parser: ReasoningParser = self.new()
-        return parser.stream(prompt)
-
-    def texts(self, case: Case) -> Iterable[str]:
-        """Whole outputs, broken ones, marks and words, in any order."""
-        own = (self.written(), *(mark for mark in self.marks() if mark))
-        for _ in range(10):
-            yield mixture(case, own, int(case.rng.integers(1, 7)))
+class ReasoningParserSuite(ReasoningBase):
+    """See ReasoningBase."""
 
     @clause(
         "REAS-001",
@@ -113,11 +65,16 @@ class ReasoningParserSuite(Suite):
             for text in (line, self.written(line, line), f"{line} {self.written(line, line)}"):
                 note_text(case, text)
                 found = read(self.stream(), [text])
-                both, bare = self._words(f"{found.reasoning}\n{found.content}"), self._words(text)
+                both, bare = self.words(f"{found.reasoning}\n{found.content}"), self.words(text)
                 expect(sorted(both) == sorted(bare), "words are lost", found=found)
-            note_text(case, line)
-            found = read(self.stream(), [line])
-            expect(found.reasoning + found.content == line, "another text", found=found)
+            for text in (line, self.odd_prose()):
+                note_text(case, text)
+                found = read(self.stream(), [text])
+                expect(found.reasoning + found.content == text, "another text", found=found)
+        odd = self.odd_prose()
+        found = read(self.stream(), [self.written(odd, odd)])
+        kept = odd in found.reasoning and odd in found.content
+        expect(kept, "a text is changed", expected=json.dumps(odd), found=found)
 
     @clause(
         "REAS-012",
@@ -182,15 +139,9 @@ class ReasoningParserSuite(Suite):
                 note_text(case, whole[:end])
                 found = read(self.stream(), [whole[:end]])
                 # Half a mark is none: finish gives back what was held.
-                left = "".join(self._words(f"{found.reasoning}\n{found.content}"))
-                wanted = "".join(self._words(whole[:end]))
+                left = "".join(self.words(f"{found.reasoning}\n{found.content}"))
+                wanted = "".join(self.words(whole[:end]))
                 expect(left == wanted, "characters are lost", expected=wanted, found=found)
-
-    def _words(self, text: str) -> list[str]:
-        """Of a text without its marks."""
-        for mark in filter(str.strip, self.marks()):
-            text = text.replace(mark.strip(), " ")
-        return text.split()
 
     @clause("REAS-017", "any text is taken: long, or of odd characters", of=STREAM)
     def any_text_is_taken(self) -> None:

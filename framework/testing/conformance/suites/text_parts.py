@@ -16,6 +16,8 @@ MARKS = (
     *('{"name": "weather", ', '"arguments": {', '"', "\\", "\\u00", "<", ": ", ", ", "\n", "\n\n"),
 )
 """Pieces of the ways in which models are known to write, and what stands in JSON."""
+ODD_PROSE = "a\n\n\nb  c\t\td\r\ne\u0301 \ufb01\u00a0\u200bf  \n g"
+"""Characters that a program would like to make neater."""
 LONG = 1_000_000
 """Characters of a long text."""
 AGAIN = "; hold pieces, and read none of them again"

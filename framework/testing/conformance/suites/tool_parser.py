@@ -24,6 +24,7 @@ from framework.testing.conformance.suites.text_parts import (
     AGAIN,
     LONG,
     MARKS,
+    ODD_PROSE,
     cuts,
     mixture,
     note_text,
@@ -108,7 +109,7 @@ class ToolParserSuite(Suite):
     @clause("TOOL-012", "what holds no call comes out as it went in", of=STREAM)
     def text_stays(self) -> None:
         for case in self.cases(6):
-            for text in (prose(case, 8), " \n ", *self.texts(case)):
+            for text in (prose(case, 8), " \n ", ODD_PROSE, *self.texts(case)):
                 note_text(case, text)
                 found = self.read([text])
                 expect(
@@ -137,7 +138,7 @@ class ToolParserSuite(Suite):
         for case in self.cases(1):
             text = self.written("delete_all")
             note_text(case, text)
-            for names in ((NAME,), ("delete",), ("delete_all_things",)):
+            for names in ((NAME,), ("delete",), ("delete_all_things",), ("Delete_All",)):
                 found = self.read([text], *names)
                 expect(not found.names, "it is called", expected="text", found=found)
                 expect(found.text == text, "the text is another", expected=text, found=found)
@@ -175,6 +176,21 @@ class ToolParserSuite(Suite):
             for pieces in ([], [""], ["", ""]):
                 found = self.read(pieces)
                 expect(found == Found(), "something of nothing", found=found)
+
+    @clause("TOOL-018", "arguments are the text that the model wrote", of=STREAM)
+    def arguments_are_not_rewritten(self) -> None:
+        plain = f'"{VALUE}"'
+        for case in self.cases(1 if plain in self.written() else 0):  # else it writes no JSON
+            for value in (r'"P\u0061ris\/x"', '"x",  "n" : 1.50,"n":2', '"\u4e2d e\u0301"'):
+                text = self.written().replace(plain, value)
+                note_text(case, text)
+                found = self.read([text])
+                expect(
+                    not found.names or value in "".join(found.arguments.values()),
+                    "they are rewritten",
+                    expected=value,
+                    found=found,
+                )
 
     @clause("TOOL-020", "outputs that run beside each other share no state", of=STREAM)
     def streams_are_apart(self) -> None:
