@@ -11,6 +11,9 @@ PROJECTS := pyproject.toml $(wildcard plugins_builtin/*/pyproject.toml \
 	endpoints/*/pyproject.toml)
 # Tests of one file stay together, as they share models.
 WORKERS ?= -n 2 --dist loadfile
+# Compiled before tests: they start hundreds of processes, and where PYTHONDONTWRITEBYTECODE is set
+# each of these would compile what it imports.
+SOURCES := framework plugins_builtin platforms attention_backends io_processors endpoints
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
 .PHONY: demo test test-core test-long lint docs goldens goldens-sse bench bench-core clean
@@ -48,6 +51,7 @@ test: test-core $(VENV)/gemma $(VENV)/minilm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(WORKERS) --ignore tests/core --ignore tests/engine
 
 test-core: $(CORE_VENV)/ready
+	$(CORE_VENV)/bin/python -m compileall -q $(SOURCES)
 	$(CORE_VENV)/bin/python -m pytest $(WORKERS) tests/core tests/engine tests/without_torch.py
 
 test-long: $(VENV)/gemma $(VENV)/minilm
