@@ -48,6 +48,20 @@ def test_a_loop_that_is_busy_is_woken_once_however_much_comes():
     asyncio.run(run())
 
 
+def test_others_have_their_turns_however_much_comes():
+    async def run():
+        heard, then, dead = [], [], asyncio.Event()
+        link = Link([Outputs(outputs=number) for number in range(MANY)])
+        AsyncCore(link, on_outputs=heard.append, on_death=lambda _: dead.set())
+        assert link.ended.wait(LIMIT)
+        asyncio.get_running_loop().call_soon(lambda: then.append(len(heard)))
+        await asyncio.wait_for(dead.wait(), LIMIT)
+        assert heard == list(range(MANY))
+        assert then[0] < MANY
+
+    asyncio.run(run())
+
+
 def test_what_comes_behind_a_message_whose_handling_fails_is_heard():
     async def run():
         told, dead, heard = [], asyncio.Event(), []

@@ -27,6 +27,9 @@ from framework.errors import EngineDeadError, FrameworkError
 
 POLL_SECONDS = 0.2
 """How often the reader looks whether the other end still lives."""
+AT_ONCE = 64
+"""Messages that are heard in one turn of the loop.  A core may bring more than the front end can
+take; signals, clients and ends have their turns all the same."""
 
 
 class AsyncCore:
@@ -165,14 +168,14 @@ class AsyncCore:
 
     def _hear(self) -> None:
         self._woken = False  # first: what comes from now on wakes it again
-        left = len(self._news)
         try:
-            while left:
-                left -= 1
+            for _ in range(min(len(self._news), AT_ONCE)):
                 what, argument = self._news.popleft()
                 what(argument)
         finally:
-            if left:  # one raised, of which the loop tells; the others are heard all the same
+            # The others are heard, too, where one raised, of which the loop tells.
+            if self._news and not self._woken:
+                self._woken = True
                 self._loop.call_soon(self._hear)
 
     def _handle(self, answer: Answer) -> None:
