@@ -19,7 +19,12 @@ TOGETHER = (
 LONG = (
     *TOGETHER,
     "tests/parity/",
+    "tests/serving/",
+    "tests/structured/",
+    "tests/docs/test_readme.py",
+    "tests/conformance/test_endpoint.py",
     "tests/conformance/test_new.py",
+    "attention_backends/cpu_paged/tests/test_cpu_packed.py",
 )
 """Of the rest those with the most tests come first."""
 
