@@ -4,6 +4,8 @@ rejects itself with that reason."""
 from setuptools import Extension, setup
 
 NATIVE = "src/framework_cpu_paged/native"
+# Masks are infinities, and sums have an order: whatever CFLAGS says, both mean what they say.
+EXACT = ["-fno-fast-math", "-fno-unsafe-math-optimizations", "-fno-finite-math-only"]
 
 setup(
     ext_modules=[
@@ -23,7 +25,9 @@ setup(
             extra_compile_args=[
                 *["-O3", "-std=gnu11", "-ffp-contract=fast"],
                 *["-fvisibility=hidden", "-Wno-psabi"],
+                *EXACT,
             ],
+            extra_link_args=EXACT,
             libraries=["dl", "m", "pthread"],
             define_macros=[("Py_LIMITED_API", "0x030B0000")],
             py_limited_api=True,

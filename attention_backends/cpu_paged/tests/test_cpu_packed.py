@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import runpy
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -145,6 +148,25 @@ def test_an_unknown_instruction_set_is_an_error_and_no_slow_one_instead(name, mo
         assert repr(name) in str(found.reasons[0])
     monkeypatch.setenv("FRAMEWORK_CPU_INSTRUCTIONS", "")
     assert all(isinstance(ask(what), Supported) for ask, what in asked)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="asks a C compiler")
+@pytest.mark.parametrize("flag", ["-ffast-math", "-ffinite-math-only", "-Ofast"])
+def test_flags_of_the_environment_do_not_change_what_numbers_mean(flag, monkeypatch):
+    """As CFLAGS, which stand before the part's own.  Masks are made of infinities."""
+    found = []
+    monkeypatch.setattr("setuptools.setup", lambda **given: found.extend(given["ext_modules"]))
+    runpy.run_path(str(Path(__file__).parents[1] / "setup.py"))
+    (part,) = found
+    done = subprocess.run(
+        ["cc", flag, *part.extra_compile_args, "-E", "-dM", "-x", "c", os.devnull],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "#define __FINITE_MATH_ONLY__ 0" in done.stdout
+    assert "__FAST_MATH__" not in done.stdout
+    assert set(part.extra_link_args) <= set(part.extra_compile_args)
 
 
 @pytest.mark.parametrize("traits", [{"relu", "gelu"}, {"unheard-of"}])
