@@ -135,6 +135,8 @@ def _import(record: Record) -> object:
                 distribution=record.distribution,
                 expected=f"attribute {part!r} in {module_name}",
                 found="no such attribute",
+                mend=f"correct the name in the class or in the entry point of {record.owner}, and "
+                "install it again",
             )
         found = getattr(found, part)
     return found

@@ -24,6 +24,13 @@ def claims(records: Iterable[Record], name: str) -> list[Record]:
     ]
 
 
+def kept_out(records: Iterable[Record]) -> str:
+    """What keeps plugins from being candidates, "" where there are none: for whoever finds no
+    candidate and would say that nothing is installed."""
+    states = (State.DENIED, State.INCOMPATIBLE, State.FAILED)
+    return "; ".join(f"{r.key} is {r.state}: {r.reason}" for r in records if r.state in states)
+
+
 def one_of(found: Sequence[Record]) -> Record:
     """The only one of several claims to a name, or the one that the operator pinned.
 

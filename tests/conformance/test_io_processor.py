@@ -17,7 +17,7 @@ from tests.conformance.mutants import (
     unpaired,
 )
 
-READS = ("IO-003", "IO-006", "IO-007", "IO-010", "IO-011", "IO-012", "IO-013")
+READS = ("IO-003", "IO-006", "IO-007", "IO-010", "IO-011", "IO-012", "IO-013", "IO-014")
 
 
 class Sound(IOProcessor):
@@ -153,7 +153,7 @@ class Eager(Sound):
         return Reading(prompts=tuple(prompts))
 
 
-@breaks("IO-010", "IO-003", "IO-012", "IO-013", "IO-011")
+@breaks("IO-010", "IO-003", "IO-012", "IO-013", "IO-011", "IO-014")
 class OnePrompt(Sound):
     """Answers requests of one prompt only."""
 

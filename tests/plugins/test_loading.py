@@ -260,3 +260,9 @@ def test_a_denied_plugin_is_told_what_would_admit_it(house):
         with pytest.raises(PluginError) as caught:
             house.registry(env, no_plugins=no_plugins).load("thing", "a")
         assert caught.value.mend == mend
+
+
+def test_a_class_that_is_not_there_says_how_to_mend_it(house):
+    _, error = load_fails(house, "class Other: ...\n")
+    assert "attribute 'T' in" in error.expected
+    assert "correct the name in the class or in the entry point of dist" in str(error)

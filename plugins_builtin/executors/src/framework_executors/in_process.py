@@ -16,6 +16,7 @@ from framework.contracts.step import (
     Ticket,
 )
 from framework.errors import IntegrityError, SelectionError
+from framework.plugins.lookup import kept_out
 
 
 class InProcessExecutor(Executor):
@@ -33,12 +34,13 @@ class InProcessExecutor(Executor):
         else:
             candidates = context.registry.candidates("model_runner")
             if not candidates:
+                kept = kept_out(context.registry.records("model_runner"))
                 raise SelectionError(
-                    "no model runner is installed",
+                    "no model runner may be used" if kept else "no model runner is installed",
                     plugin="model_runner",
                     expected="one",
-                    found="none",
-                    mend="pip install framework-plugin-torch",
+                    found=kept or "none",
+                    mend="mend that, or allow it" if kept else "pip install framework-plugin-torch",
                 )
             made = context.registry.create("model_runner", candidates[0].name)
         self._runner = cast(ModelRunner, made)

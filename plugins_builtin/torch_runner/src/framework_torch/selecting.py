@@ -25,6 +25,7 @@ from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import Detection, DeviceFacts, Platform
 from framework.errors import ConfigError, PluginError, SelectionError, UnsupportedError
 from framework.plugins.blame import blaming, expect, unfit
+from framework.plugins.lookup import kept_out
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import select
 from framework_torch.specs import EncoderAttentionSpec
@@ -75,12 +76,13 @@ def choose_platform(registry: PluginRegistry, operator: str | None) -> Platform:
         if found.state == "ready" and ready is None:
             ready = candidate
     if ready is None:
+        kept = kept_out(registry.records("platform"))
         raise SelectionError(
             "no platform is ready",
             plugin="platform",
             expected="one that is ready",
-            found=", ".join(states) or "none is installed",
-            mend="pip install framework-plugin-cpu",
+            found=", ".join(filter(None, (*states, kept))) or "none is installed",
+            mend="mend that, or allow it" if kept else "pip install framework-plugin-cpu",
         )
     return ready
 
