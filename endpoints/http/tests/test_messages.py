@@ -190,6 +190,17 @@ def test_a_block_that_is_not_understood_is_named(message):
         messages_of([HI[0], message], None)
 
 
+@pytest.mark.timeout(30)
+def test_a_body_full_of_blocks_is_read_in_time_by_its_length():
+    """A minute where each text is put behind all those before it."""
+    many = [{"type": "text", "text": "abcd"}] * 400_000
+    result = {"type": "tool_result", "tool_use_id": "1", "content": "x"}
+    first, tool, last = messages_of([{"role": "user", "content": [*many, result, *many[:2]]}], None)
+    assert (first["role"], len(first["content"])) == ("user", 5 * 400_000 - 1)
+    assert (tool["role"], tool["content"]) == ("tool", "x")
+    assert last == {"role": "user", "content": "abcd\nabcd"}
+
+
 REFUSED = {
     "max_tokens": None,
     "messages": [],

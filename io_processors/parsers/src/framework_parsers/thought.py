@@ -37,7 +37,7 @@ class Thought:
     def __init__(self, ending: Ending, prompt: str, budget: int) -> None:
         self._ending, self._prompt = ending, prompt
         self._at = _Place(left=budget)
-        self._text = ""
+        self._parts: list[str] = []
         self._begin()
 
     def _begin(self) -> None:
@@ -45,6 +45,10 @@ class Thought:
         self._stream = self._ending.parser.stream(self._prompt)
         self._stream.push(self._text)
         self._at = replace(self._at, open=self._at.open or self._opened())
+
+    @property
+    def _text(self) -> str:
+        return "".join(self._parts)
 
     @property
     def ended(self) -> bool:
@@ -76,7 +80,7 @@ class Thought:
         elif at.open:
             self._at = replace(at, left=at.left - 1)
         text = self._decoder.decode(self._ending.tokenizer.token_bytes(token))
-        self._text += text
+        self._parts.append(text)
         self._stream.push(text)
         if not self._at.open and not self.ended:
             self._at = replace(self._at, open=self._opened())
@@ -104,7 +108,7 @@ class Thought:
     def _copy(self) -> Thought:
         copy = Thought.__new__(Thought)
         copy._ending, copy._prompt = self._ending, self._prompt
-        copy._at, copy._text = self._at, self._text
+        copy._at, copy._parts = self._at, [self._text]
         copy._begin()
         copy._decoder.setstate(self._decoder.getstate())
         return copy

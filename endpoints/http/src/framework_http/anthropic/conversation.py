@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from framework.errors import InputError
@@ -33,21 +33,26 @@ def messages_of(
 def _of_user(content: object, where: str) -> list[Message]:
     """Texts that stand together are one message, each result is one."""
     found: list[Message] = []
+    texts: list[str] = []  # of the message that is at its end
     for place, block in _blocks(content, where):
         match block.get("type"):
             case "text":
-                text = _string(block, "text", place)
-                if found and found[-1]["role"] == "user":
-                    found[-1]["content"] += f"\n{text}"
-                else:
-                    found.append({"role": "user", "content": text})
+                texts.append(_string(block, "text", place))
             case "tool_result":
                 text = _text(block.get("content") or "", f"{place}.content", "messages")
                 key = _string(block, "tool_use_id", place)
+                found += _said(texts)
                 found.append({"role": "tool", "tool_call_id": key, "content": text})
             case kind:
                 raise _bad(place, "a block of type text or tool_result", repr(kind))
-    return found
+    return found + _said(texts)
+
+
+def _said(texts: list[str]) -> list[Message]:
+    """A message of these texts, which are forgotten; none without any."""
+    said = [{"role": "user", "content": "\n".join(texts)}] if texts else []
+    texts.clear()
+    return said
 
 
 def _of_assistant(content: object, where: str) -> Message:
@@ -80,13 +85,14 @@ def _call(block: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {"id": _string(block, "id", place), "type": "function", "function": function}
 
 
-def _blocks(content: object, where: str) -> list[tuple[str, Mapping[str, Any]]]:
+def _blocks(content: object, where: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(place, block); a plain text is one block."""
     if isinstance(content, str):
-        return [(where, {"type": "text", "text": content})]
+        yield where, {"type": "text", "text": content}
+        return
     if not isinstance(content, list) or not all(isinstance(b, Mapping) for b in content):
         raise _bad(where, "text, or a list of blocks", type(content).__name__)
-    return [(f"{where}[{index}]", block) for index, block in enumerate(content)]
+    yield from ((f"{where}[{index}]", block) for index, block in enumerate(content))
 
 
 def _text(content: object, where: str, parameter: str) -> str:

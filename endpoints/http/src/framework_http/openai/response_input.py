@@ -14,6 +14,8 @@ from framework.errors import InputError
 Message = dict[str, Any]
 
 _TEXT = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+_THOUGHTS = "thoughts"
+"""Reasoning of a turn in pieces, while it is put together."""
 _ROLES = ("user", "assistant", "system", "developer")
 
 
@@ -30,6 +32,9 @@ def messages_of(
         raise _bad("input", "at least one item", "an empty list")
     for index, item in enumerate(given):
         _add(found, item, f"input[{index}]")
+    for message in found:
+        if _THOUGHTS in message:
+            message["reasoning_content"] = "".join(message.pop(_THOUGHTS))
     return found
 
 
@@ -48,8 +53,7 @@ def _add(found: list[Message], item: Mapping[str, Any], where: str) -> None:
             found.append(output)
         case "reasoning":
             text = text_of(item.get("content") or [], f"{where}.content", kinds=("reasoning_text",))
-            turn = _turn(found)
-            turn["reasoning_content"] = turn.get("reasoning_content", "") + text
+            _turn(found).setdefault(_THOUGHTS, []).append(text)
         case kind:
             raise _bad(where, "a message, function_call, function_call_output or reasoning", kind)
 
