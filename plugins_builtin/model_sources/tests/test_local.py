@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -165,3 +167,18 @@ def test_no_answer_loads_a_library_or_asks_the_network() -> None:
         "assert not {'huggingface_hub', 'torch', 'transformers'} & set(sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
+
+
+@pytest.mark.parametrize("closed", ["model.safetensors", "config.json", "tokenizer.json", "x.gguf"])
+def test_a_file_without_permission_is_not_called_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """Tests may run as root, who may read everything."""
+    for name in ("model.safetensors", "config.json", "tokenizer.json", "x.gguf"):
+        (tmp_path / name).write_bytes(b"")
+    model = tmp_path / closed if closed.endswith(".gguf") else tmp_path
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != closed)
+    with pytest.raises(ModelError, match=f"{re.escape(closed)} may not be read.*\n.*permission"):
+        LocalSource().fetch(ModelQuery(name=str(model)))
+    monkeypatch.undo()
+    LocalSource().fetch(ModelQuery(name=str(model)))

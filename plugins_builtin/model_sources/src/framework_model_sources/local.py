@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from framework.contracts.base import Answer, Rejected, Rejection, Supported
@@ -48,8 +49,12 @@ class LocalSource(ModelSource):
                 mend="leave the revision out",
             )
         if path.is_dir():
-            return path, weights_in(path, want_weights=query.want_weights)
-        return path.parent, _file(path)
+            found = weights_in(path, want_weights=query.want_weights)
+            _check_readable(*found, *sorted(path.glob("*.json")))
+            return path, found
+        found = _file(path)
+        _check_readable(*found)
+        return path.parent, found
 
 
 def weights_in(folder: Path, *, want_weights: bool) -> tuple[Path, ...]:
@@ -80,6 +85,18 @@ def weights_in(folder: Path, *, want_weights: bool) -> tuple[Path, ...]:
             mend="name the folder of a complete model, or use load_format=dummy",
         )
     return tuple(folder / name for name in chosen)
+
+
+def _check_readable(*files: Path) -> None:
+    """ModelError for one that this process may not read; whoever reads it would call it damaged."""
+    for file in files:
+        if file.is_file() and not os.access(file, os.R_OK):
+            raise ModelError(
+                f"{file} may not be read by this user",
+                expected="permission to read it",
+                found=f"mode {file.stat().st_mode & 0o777:03o}",
+                mend=f"chmod +r {file}, or run as its owner",
+            )
 
 
 def _file(path: Path) -> tuple[Path, ...]:
