@@ -85,8 +85,32 @@ def replacement(record: Record, records: Sequence[Record]) -> Record:
 
 
 def unreplaced(records: Sequence[Record]) -> list[Record]:
-    """Records for which nothing else stands in."""
-    return [r for r in records if not any(replaces(other, r) for other in records)]
+    """Records for which nothing else stands in.  Raises PluginError where some replace one another
+    in a circle: none of them would be left."""
+    kept = [r for r in records if not any(replaces(other, r) for other in records)]
+    if len(kept) < len(records):
+        for record in records:
+            if record.usable and record not in kept:
+                _expect_end(record, kept, records)
+    return kept
+
+
+def _expect_end(record: Record, kept: Sequence[Record], records: Sequence[Record]) -> None:
+    """Of a plugin that is replaced: someone in the end replaces it who is not."""
+    reached = [record]
+    for one in reached:
+        if one in kept:
+            return
+        reached += [r for r in records if replaces(r, one) and r not in reached]
+    names = ", ".join(sorted(one.key for one in reached))
+    raise PluginError(
+        f"these plugins replace one another in a circle: {names}",
+        plugin=record.key,
+        distribution=record.distribution,
+        expected="one that nothing replaces",
+        found=names,
+        mend=f"name only one of them in {ALLOW_VARIABLE}",
+    )
 
 
 def replaced(records: Sequence[Record]) -> Iterator[tuple[Record, Record]]:

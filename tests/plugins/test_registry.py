@@ -188,6 +188,18 @@ def test_at_equal_rank_first_party_comes_before_a_name_that_sorts_earlier(house)
     assert [r.name for r in registry.candidates("thing")] == ["zz_cpu", "cpu", "att_cpu"]
 
 
+def test_plugins_that_replace_one_another_do_not_all_go_without_a_word(house):
+    """A circle leaves none; a chain leaves its end."""
+    for name, other in (("a", "b"), ("b", "c"), ("c", "a")):
+        house.thing(name, f"d-{name}", replaces=[other])
+    circle = house.registry(env={"FRAMEWORK_PLUGINS": "a, b, c"})
+    for ask in (circle.candidates, circle.activated):
+        with pytest.raises(PluginError, match="in a circle: thing:a@d-a, thing:b@d-b, thing:c@d-c"):
+            ask("thing")
+    chain = house.registry(env={"FRAMEWORK_PLUGINS": "+a, +b"})
+    assert [record.name for record in chain.candidates("thing")] == ["a"]
+
+
 def test_replaces_acts_only_when_the_replacer_is_named(house):
     """Installing a replacer changes nothing; naming it hands the name over."""
     old = house.thing("old", "d1")
