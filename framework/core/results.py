@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.step import StepResult, Ticket, empty_i32
+from framework.contracts.step import Logprobs, StepResult, Ticket, empty_i32
 from framework.errors import FrameworkError, PluginError
 from framework.plugins.blame import expect, failure, shown, unfit
 
@@ -56,7 +57,11 @@ def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pag
     """Raises PluginError if counts of tokens, drafts, rows or pages cannot be.  What `finish` has
     looked at, in every step, is not looked at again."""
     try:
-        flaw = _flaw_of_tokens(plan, result) or _flaw_of_extras(plan, result, num_pages)
+        flaw = (
+            _flaw_of_types(result)
+            or _flaw_of_tokens(plan, result)
+            or _flaw_of_extras(plan, result, num_pages)
+        )
     except Exception as error:  # a field that is not of its type
         raise _untold(runner, plan, error) from error
     if flaw is not None:
@@ -121,6 +126,56 @@ def _flaw_of_ids(result: StepResult, vocab_size: int) -> str | None:
             if bad[start:stop].any() and row not in result.errors:
                 return f"tokens {shown(ids[start:stop])} in row {row}, outside [0, {vocab_size})"
     return None
+
+
+def _flaw_of_types(result: StepResult) -> str | None:
+    """Fields that are not of their types, which would be told to others or fail far from here."""
+    for name in ("accepted", "draft_offsets", "logprob_tokens"):
+        array = getattr(result, name)
+        if array is not _NONE and not _is_array(array, "iu"):
+            return f"{name} {shown(array)} for an array of integers"
+    for name, key, value in _BY_ROW:
+        found = getattr(result, name)
+        if type(found) is dict and not found:  # in nearly all steps
+            continue
+        if not isinstance(found, Mapping) or not all(
+            _is(k, key) and isinstance(v, value) for k, v in found.items()
+        ):
+            return f"{name} {shown(found)}"
+    if result.logprobs is not None and not _are_logprobs(result.logprobs):
+        return f"log-probabilities {shown(result.logprobs)}"
+    for part in result.prompt_logprobs:
+        whole = _is(part.row, _WHOLE) and _is(part.start, _WHOLE) and part.start >= 0
+        if not whole or not _are_logprobs(part.logprobs):
+            return f"prompt log-probabilities {shown(part)}"
+    return None
+
+
+_WHOLE = (int, np.integer)
+_BY_ROW = (
+    ("errors", _WHOLE, str),
+    ("pooled", _WHOLE, np.ndarray),
+    ("attachments", (str,), bytes),
+)
+
+
+def _is(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
+def _is_array(value: object, kinds: str) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds
+
+
+def _are_logprobs(value: object) -> bool:
+    """Ragged as it must be."""
+    if not isinstance(value, Logprobs) or not _is_array(value.values, "f"):
+        return False
+    if not all(_is_array(array, "iu") for array in (value.offsets, value.ids, value.ranks)):
+        return False
+    ends, total = value.offsets, len(value.values)
+    whole = len(ends) == len(value.ranks) + 1 and ends[0] == 0 and ends[-1] == total
+    return bool(whole and len(value.ids) == total and (ends[1:] >= ends[:-1]).all())
 
 
 def _flaw_of_tokens(plan: StepPlan, result: StepResult) -> str | None:

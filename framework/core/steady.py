@@ -216,16 +216,19 @@ def _quiet(state: CoreState) -> bool:
 
 
 def _plain(result: StepResult) -> bool:
-    """Tokens, and nothing else."""
-    return not (
-        result.errors
-        or result.logprobs is not None
-        or result.prompt_logprobs
-        or result.pooled
-        or len(result.invalid_pages)
-        or len(result.draft_ids)
-        or result.attachments
-    )
+    """Tokens, and nothing else.  Where a field is not of its type, the updater says so."""
+    try:
+        return not (
+            result.errors
+            or result.logprobs is not None
+            or result.prompt_logprobs
+            or result.pooled
+            or len(result.invalid_pages)
+            or len(result.draft_ids)
+            or result.attachments
+        )
+    except Exception:
+        return False
 
 
 def _fixed(array: Fixed) -> Fixed:

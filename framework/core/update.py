@@ -13,8 +13,7 @@ import numpy.typing as npt
 from framework.contracts.messages import EngineOutputs, Finished, Pooled, PromptPart
 from framework.core.kept import taken_logprobs, taken_tokens
 from framework.core.results import check_given, check_whole
-from framework.errors import IntegrityError
-from framework.plugins.blame import in_one_line
+from framework.plugins.blame import in_one_line, unfit
 
 if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner
@@ -202,12 +201,12 @@ class Updater:
                 continue
             skip = request.prompt_logprobs_done - part.start
             count = len(part.logprobs)
-            if skip < 0:
-                raise IntegrityError(
-                    f"prompt log-probabilities of {request.id} have a gap",
-                    expected=f"a part from position {request.prompt_logprobs_done}",
-                    found=f"one from {part.start}",
-                )
+            if skip < 0 or part.start + count > request.num_prompt:
+                last, done = request.num_prompt - 1, request.prompt_logprobs_done
+                expected = f"a part from position {done} of {request.id}, to {last} at most"
+                found = f"one of {count} from {part.start}"
+                what = "gave prompt log-probabilities with a gap, or past the end"
+                raise unfit(self._runner, what, expected, found)
             if skip < count:
                 logprobs = part.logprobs.slice(skip, count)
                 parts.append(PromptPart(row=part.row, start=part.start + skip, logprobs=logprobs))

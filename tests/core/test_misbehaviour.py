@@ -10,7 +10,7 @@ import pytest
 
 from framework.contracts.kv_cache_spec import CacheManagerType, FullAttentionSpec
 from framework.contracts.participant import External, Hold, Refuse, SchedulerParticipant, Wait
-from framework.contracts.step import LateInputs
+from framework.contracts.step import LateInputs, Logprobs, PromptLogprobs
 from framework.core.config import CoreConfig
 from framework.core.engine_core import EngineCore
 from framework.core.kv.managers import BUILT_IN
@@ -297,6 +297,29 @@ def change(**fields):
 
 
 INT = np.int32
+LOGPROBS = Logprobs(
+    offsets=np.array([0, 1], INT),
+    ids=np.array([7], INT),
+    values=np.zeros(1, np.float32),
+    ranks=np.array([1], INT),
+)
+ODD_LOGPROBS = (
+    [0.0],
+    replace(LOGPROBS, ids=None),
+    replace(LOGPROBS, ids=np.zeros(2, INT)),
+    replace(LOGPROBS, ranks=np.zeros(1)),
+    replace(LOGPROBS, values=np.zeros(1, INT)),
+    replace(LOGPROBS, offsets=np.array([0, 2], INT)),
+    replace(LOGPROBS, offsets=np.array([1, 1], INT)),
+    replace(LOGPROBS, offsets=np.zeros(0, INT)),
+    replace(LOGPROBS, offsets=np.array([0, 2, 1], INT), ranks=np.ones(2, INT)),
+)
+
+
+def scored(**fields):
+    return PromptLogprobs(**{"row": 0, "start": 1, "logprobs": LOGPROBS, **fields})
+
+
 RESULTS = [
     lambda result: None,
     lambda result: Unshown(),
@@ -320,15 +343,35 @@ RESULTS = [
     change(token_ids=np.array([2**32 + 3])),
     change(token_ids=np.array([2**63], np.uint64)),
     change(token_ids=np.array([1000], INT), errors=None),
+    change(errors=np.zeros(2)),
+    change(errors={0: None}),
+    change(errors={0.0: "no row"}),
+    change(errors=[0]),
+    change(pooled=np.zeros(2)),
+    change(attachments=np.zeros(2)),
+    change(attachments={"a": "text"}),
+    change(prompt_logprobs=np.zeros(2)),
+    change(prompt_logprobs=(scored(row=0.0),)),
+    change(prompt_logprobs=(scored(start="1"),)),
+    change(prompt_logprobs=(scored(start=-1),)),
+    change(prompt_logprobs=(scored(start=2),)),
+    change(prompt_logprobs=(scored(start=1),)),  # of a prompt of one token
+    change(prompt_logprobs=(scored(logprobs=None),)),
+    *(change(logprobs=odd, logprob_tokens=np.zeros(1, INT)) for odd in ODD_LOGPROBS),
     # What a step that equals the one before does not look at.
     change(errors=None),
     change(prompt_logprobs=None),
     change(accepted=np.array([4], INT)),
+    change(accepted=np.array([0.0])),
+    change(accepted=np.array([np.nan])),
+    change(draft_offsets=[0, 0]),
+    change(logprob_tokens=None),
 ]
+UNSEEN = 7
 
 
 @pytest.mark.parametrize(
-    ("answer", "when"), [(a, 0) for a in RESULTS] + [(a, 6) for a in RESULTS[:-3]]
+    ("answer", "when"), [(a, 0) for a in RESULTS] + [(a, 6) for a in RESULTS[:-UNSEEN]]
 )
 def test_a_result_that_cannot_be_stops_the_engine_with_the_runners_name(engine, answer, when):
     one = engine()
