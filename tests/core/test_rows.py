@@ -136,7 +136,7 @@ def test_prompt_logprobs_with_a_gap_end_the_engine(engine, start):
         ),
     )
     one.add("a", [1] * 6, 2, prompt_logprobs=0)
-    with pytest.raises(EngineDeadError, match="ScriptedRunner gave prompt log-prob.* gap"):
+    with pytest.raises(EngineDeadError, match=r"ScriptedRunner gave prompt log-prob.* gap"):
         one.step()
 
 
