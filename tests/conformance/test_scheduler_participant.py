@@ -33,7 +33,7 @@ from tests.conformance.mutants import (
     unpaired,
 )
 
-RUNS = ("PART-010", "PART-020", "PART-021", "PART-022", "PART-023", "PART-024", "PART-025")
+RUNS = ("PART-010", "PART-011", *(f"PART-02{number}" for number in range(6)))
 ALL_RUNS = (*RUNS, "PART-026")
 
 
@@ -42,7 +42,15 @@ class Plain(SchedulerParticipant):
 
 
 @breaks(
-    "PART-001", "PART-002", "PART-003", "PART-004", "PART-005", "PART-006", "PART-007", *ALL_RUNS
+    "PART-001",
+    "PART-002",
+    "PART-003",
+    "PART-004",
+    "PART-005",
+    "PART-006",
+    "PART-007",
+    "PART-008",
+    *ALL_RUNS,
 )
 class SaysYes(Plain):
     """Not one of the three answers."""
@@ -290,7 +298,7 @@ class ForNewcomers(Plain):
         return READY
 
 
-@breaks("PART-023")
+@breaks("PART-023", "PART-011")
 class Leaks(Limit):
     """Counts arrivals and forgets to count who leaves, save for a few."""
 
