@@ -14,13 +14,22 @@ setup(
             sources=[
                 f"{NATIVE}/{name}.c"
                 for name in (
-                    *("module", "packed_module", "plan", "packed", "block", "threads"),
-                    *("avx512", "avx2", "plain"),
+                    *("module", "packed_module", "plan", "packed", "block", "room", "threads"),
+                    *("sets", "amx", "avx512_vnni", "avx512", "avx2", "plain"),
                 )
             ],
             depends=[
                 f"{NATIVE}/{name}.h"
-                for name in ("module", "paged", "packed", "vectors", "attend", "linear")
+                for name in (
+                    "module",
+                    "paged",
+                    "packed",
+                    "vectors",
+                    "attend",
+                    "linear",
+                    "linear_int8",
+                    "linear_amx",
+                )
             ],
             extra_compile_args=[
                 *["-O3", "-std=gnu11", "-ffp-contract=fast"],

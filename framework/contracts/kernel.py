@@ -35,13 +35,15 @@ class Operator:
 
     call: arguments and result of `Prepared.call`.  weights: names and shapes of what `prepare`
     gets; those in brackets only with the trait of the same name.  constants: numbers that it
-    gets.  traits: variants that a use may have.  usual: sizes in an ordinary small decoder.
+    gets.  traits: variants that a use may have.  quantizable: its
+    weights may be kept with less than they came with.  usual: sizes in an ordinary small decoder.
     """
 
     call: str
     weights: Mapping[str, str]
     constants: tuple[str, ...] = ()
     traits: tuple[str, ...] = ()
+    quantizable: bool = False
     usual: Mapping[str, int]
 
 
@@ -49,6 +51,7 @@ _LINEAR = Operator(
     call="x [T, in_features] -> [T, out_features]: x times weight transposed, plus bias",
     weights={"weight": "[out_features, in_features]", "[bias]": "[out_features]"},
     traits=("bias",),
+    quantizable=True,
     usual={"in_features": 576, "out_features": 1536},
 )
 
@@ -60,6 +63,7 @@ OPERATORS: Mapping[str, Operator] = {
         call=_LINEAR.call,
         weights=_LINEAR.weights,
         traits=_LINEAR.traits,
+        quantizable=True,
         usual={"in_features": 576, "out_features": 49152},
     ),
     "rms_norm": Operator(
@@ -85,6 +89,7 @@ OPERATORS: Mapping[str, Operator] = {
         },
         constants=("eps",),
         traits=("bias", "q_norm", "k_norm", "offset"),
+        quantizable=True,
         usual={
             "features": 576,
             "out_features": 960,
@@ -122,6 +127,7 @@ OPERATORS: Mapping[str, Operator] = {
             "gelu",
             "gelu_tanh",
         ),
+        quantizable=True,
         usual={"in_features": 576, "features": 576, "both": 3072, "intermediate": 1536},
     ),
 }
@@ -133,11 +139,13 @@ class KernelQuery(Query):
 
     platform, device, capability, features: as in DeviceFacts.  dtype: of activations in and out;
     weight_dtype: of the weights that `prepare` gets; as torch writes them.  sizes, traits: see
-    the operator; sizes are those of this rank's shard.  quantization: how the weights are stored,
-    None for plain numbers.  keep_once: something else reads rows of the same weight, so that a
-    kernel which keeps it in another form must give `Prepared.rows`, or reject.  row_independent: a
-    row of the result must not depend, not by a bit, on how many and which rows come with it.
-    lossless: weights must be kept as exactly as they are given.
+    the operator; sizes are those of this rank's shard.  quantization: how weights are to be
+    kept, as the operator of the engine asked, None for numbers of a type; "int8": whole numbers
+    times a scale of their output, and activations times one of their row.  keep_once: something
+    else reads rows of the same weight, so that a kernel which keeps it in another form must
+    give `Prepared.rows`, or reject.  row_independent: a row of the result must not depend, not
+    by a bit, on how many and which rows come with it.  lossless: weights must be kept as
+    exactly as they are given.
     """
 
     op: str = versioned(since="1.0")
@@ -159,14 +167,16 @@ class KernelQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelSupported(Supported):
-    """error: the result is off by at most `error` times the sum of the magnitudes of the terms
-    that it is the sum of, weights below `smallest` counted as that large, and besides by what the
-    type of the result cannot tell from zero.  packs: the weights are
-    kept in another form, and the form given is freed.  row_independent: as in the query, also
-    where it was not asked for."""
+    """error: without quantization the result is off by at most `error` times the sum of the
+    magnitudes of the terms that it is the sum of, and besides by what the type of the result cannot
+    tell from zero.  Weights below `smallest` count there as that large, and in linear maps both
+    weights and activations below `share` times the largest of their row.  packs: the weights are
+    kept in another form, and the form given is freed.  row_independent: as in the query, also where
+    it was not asked for."""
 
     error: float
     smallest: float = 0.0
+    share: float = 0.0
     packs: bool = False
     row_independent: bool = False
 

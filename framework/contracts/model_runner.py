@@ -47,6 +47,8 @@ class RunnerContext:
     proposer: name of the speculative proposer, or None; a runner that lets one propose declares
     the feature "proposer" and is refused with one if not.  max_drafts: the most it may propose per
     request and step.  draft_model: files of the proposer's own model, or None.
+    quantization: how weights are to be kept, see `framework.contracts.kernel.KernelQuery`, or None;
+    a runner that does as asked declares the feature "quantization" and is refused with one if not.
     kernel_set: what the platform may prefer, see `framework.contracts.kernel_sets.KERNEL_SETS`.
     """
 
@@ -70,6 +72,7 @@ class RunnerContext:
     max_drafts: int = 0
     draft_model: ModelFiles | None = None
     kernel_set: KernelSet = "best"
+    quantization: str | None = None
 
 
 class ModelRunner(Contract):

@@ -33,6 +33,7 @@ from framework.engine.refusals import (
     refuse_inert,
     refuse_no_folder,
     refuse_silent,
+    refuse_unquantized,
     refuse_unsupported,
 )
 from framework.engine.remote.messages import Started
@@ -188,6 +189,7 @@ def build_core(
                 info = executor.load(context)
             refuse_inert(logits_processors, info, record.key)
             refuse_silent(context.proposer, info, record.key)
+            refuse_unquantized(context.quantization, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)
         undo.callback(core.close)

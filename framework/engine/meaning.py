@@ -42,6 +42,7 @@ def runner_context(
         choices={kind: name for kind, name in choices.items() if name is not None},
         kernels=config.execution.kernels,
         kernel_set=config.execution.kernel_set,
+        quantization=config.model.quantization,
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),
         pooling=config.model.pooling,

@@ -47,11 +47,17 @@ def refuse_unsupported(config: EngineConfig) -> None:
             expected="tensor_parallel_size=1",
             found=size,
         )
-    if config.model.quantization is not None:
+
+
+def refuse_unquantized(quantization: str | None, info: RunnerInfo, executor: str) -> None:
+    """A runner that knows of no quantization would keep the weights as they are, without a word."""
+    if quantization is not None and "quantization" not in info.features:
         raise UnsupportedError(
-            "quantization methods are not supported by this release; quantized GGUF files are",
-            expected="quantization=None",
-            found=config.model.quantization,
+            f"quantization {quantization!r} would change nothing: the model runner behind "
+            f"{executor} does not declare that it quantizes",
+            expected="the feature 'quantization'",
+            found=", ".join(sorted(info.features)) or "no features",
+            mend="leave quantization out, or choose an executor and a model runner that declare it",
         )
 
 

@@ -138,7 +138,7 @@ KINDS: tuple[Kind, ...] = (
     _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE, optional={E}),
     _row("attention_backend", "attention_backend:AttentionBackend", {W}, PER_GROUP, stable=True),
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),
-    _row("kernel", "kernel:Kernel", {W}, MANY, stable=True, version="1.1"),
+    _row("kernel", "kernel:Kernel", {W}, MANY, stable=True, version="1.2"),
     _row("quantization_method", None, {W}, ONE),
     _row("compiler", None, {W}, ONE),
     _row("communicator", None, {W}, ONE),

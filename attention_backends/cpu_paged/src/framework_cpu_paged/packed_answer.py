@@ -14,9 +14,12 @@ UNIT = 2.0**-24
 HALF_UNIT = 2.0**-11
 """The same for fp16."""
 SMALLEST_NORMAL = 2.0**-14
+SHARE = 2.0**-5
+"""Of whole numbers of 16 bits those from here on up are as exact as fp16."""
 KEPT: Mapping[bool, str] = {
     True: "in the narrowest type that holds them exactly",
-    False: "as bfloat16 if that holds them exactly, else rounded to fp16",
+    False: "as bfloat16 if that holds them exactly, else rounded to fp16 or, for tiles (AMX), to "
+    "whole numbers of 16 bits",
 }
 """By whether nothing may be lost."""
 _ANOTHER = "let another kernel serve it"
@@ -31,7 +34,7 @@ def _rules(query: KernelQuery) -> Iterator[tuple[bool, str, object]]:
         ("device", ("cpu",)),
         ("dtype", ("float32",)),
         ("weight_dtype", ("float32",)),
-        ("quantization", (None,)),
+        ("quantization", (None, "int8")),
         ("graph_mode", ("none",)),
     ):
         value = getattr(query, field)
@@ -66,12 +69,21 @@ def answer(query: KernelQuery, built: Callable[[], bool] = native_is_built) -> A
     unknown = unknown_instructions()
     if unknown is not None:
         return unknown
+    if query.quantization is not None:
+        return KernelSupported(
+            note="in C, in torch's threads; whole numbers of eight bits, a scale for each output "
+            "and each row; off by 1/254 of the largest weight of an output and activation of a row",
+            error=1 / 127,
+            packs=True,
+            row_independent=True,
+        )
     # Products follow one another in a layer, and each adds its own share.
     terms = sum(query.sizes.values()) + 64
     return KernelSupported(
         note=f"in C, in torch's threads; weights {KEPT[query.lossless]}, sums in float32",
         error=terms * UNIT + (0.0 if query.lossless else 4 * HALF_UNIT),
         smallest=0.0 if query.lossless else SMALLEST_NORMAL,
+        share=0.0 if query.lossless else SHARE,
         packs=True,
         row_independent=True,
     )

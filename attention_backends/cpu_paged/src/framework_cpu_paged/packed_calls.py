@@ -14,8 +14,13 @@ Weights = Mapping[str, torch.Tensor]
 Norm = tuple[int, float, float]
 """Address of the weights, what is added to them, eps; as the part in C reads it."""
 
-FLOAT32, BFLOAT16, FLOAT16 = 0, 1, 2
+FLOAT32, BFLOAT16, FLOAT16, INT8, INT16 = 0, 1, 2, 3, 4
 LARGEST = 65504.0
+MOST_INPUTS = 65536
+"""Sums of products of bytes fit into 32 bits."""
+MOST_UNEVEN = 22.0
+"""Largest over mean size of an output's weights, see `_is_even`."""
+SMALLEST = 2.0**-126
 NO_NORM: Norm = (0, 0.0, 0.0)
 ACTIVATIONS: Mapping[str, int] = {"gelu_tanh": 1, "gelu": 2, "relu": 3}
 SILU = 0
@@ -50,20 +55,23 @@ def _pack(query: KernelQuery, name: str, weights: Weights, bias: str) -> object:
         weight.stride(0),
         *weight.shape,
         0 if added is None else added.data_ptr(),
-        _stored_as(name, weight, query.lossless),
+        _stored_as(query, name, weight),
+        query.lossless,
         torch.get_num_threads(),
     )
 
 
-def _stored_as(name: str, weight: torch.Tensor, lossless: bool) -> int:
+def _stored_as(query: KernelQuery, name: str, weight: torch.Tensor) -> int:
+    if query.quantization is not None:
+        return _whole(name, weight)
     if _native.fits_bfloat16(weight.data_ptr(), weight.numel()):
         return BFLOAT16
-    if lossless:
+    if query.lossless:
         return FLOAT16 if torch.equal(weight.half().float(), weight) else FLOAT32
     low, high = (float(end) for end in weight.aminmax())
     largest = max(-low, high)
     if largest <= LARGEST:  # False for NaN, too
-        return FLOAT16
+        return INT16 if _native.instruction_set() == "amx" and _is_even(weight) else FLOAT16
     raise UnfitError(
         Rejection(
             code="weight_range",
@@ -78,6 +86,32 @@ def _stored_as(name: str, weight: torch.Tensor, lossless: bool) -> int:
 def _whole_rows(x: torch.Tensor) -> torch.Tensor:
     """With the numbers of a row side by side, as the part in C reads them."""
     return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _is_even(weight: torch.Tensor) -> bool:
+    """Whether whole numbers of 16 bits lose no more than fp16 does: its rounding is off by some
+    2^-12.3 of a number, that of an output's whole numbers by 2^-16.8 of the output's largest."""
+    if weight.shape[1] > MOST_INPUTS:
+        return False
+    sizes = weight.abs()
+    # The mean, as a root mean square would hide that one weight is all there is of it.
+    uneven = sizes.amax(dim=1) / sizes.mean(dim=1).clamp(min=SMALLEST)
+    return bool(uneven.mean() <= MOST_UNEVEN)
+
+
+def _whole(name: str, weight: torch.Tensor) -> int:
+    """INT8, unless a number that is none would spoil the scale of its output."""
+    if torch.isfinite(weight).all():
+        return INT8
+    raise UnfitError(
+        Rejection(
+            code="weight_range",
+            field="quantization",
+            found=f"a weight of {name} that is not finite",
+            needed="finite weights",
+            remedy="leave out quantization, or mend the weights",
+        )
+    )
 
 
 def _linear(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:

@@ -98,5 +98,5 @@ class KernelAnswers(KernelBase):
     def errors_are_bounds(self) -> None:
         for query in self.served():
             answer = self.new().answer(query)
-            good = 0 <= answer.error < 0.5 and 0 <= answer.smallest < 1
+            good = 0 <= answer.error < 0.5 and 0 <= answer.smallest < 1 and 0 <= answer.share < 0.1
             expect(good, "bounds that bound nothing", expected="error < 0.5", found=answer)

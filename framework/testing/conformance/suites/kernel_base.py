@@ -22,7 +22,12 @@ from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.outcomes import NoDevice, Violation
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.kernel_layers import LAYER_SIZES, LAYERS
-from framework.testing.conformance.suites.kernel_reference import F64, REFERENCES, Reference
+from framework.testing.conformance.suites.kernel_reference import (
+    F64,
+    REFERENCES,
+    Reference,
+    floor_of,
+)
 from framework.testing.conformance.suites.place import bridge_to, ready_platforms
 from framework.testing.conformance.suites.queries import but
 
@@ -191,7 +196,7 @@ class KernelBase(Suite):
             bound.weights,
             {**bound.constants, **query.sizes},
             query.traits,
-            bound.answer.smallest,
+            floor_of(bound.answer),
         )
         expect(
             found.shape == truth.values.shape,

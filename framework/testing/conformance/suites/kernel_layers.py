@@ -11,7 +11,13 @@ from math import erf
 
 import numpy as np
 
-from framework.testing.conformance.suites.kernel_reference import F64, Reference, Truth, Weights
+from framework.testing.conformance.suites.kernel_reference import (
+    F64,
+    Floor,
+    Reference,
+    Truth,
+    Weights,
+)
 
 STEEPEST = 1.2
 """No activation is steeper."""
@@ -42,10 +48,10 @@ def output_sizes(draw: Callable[[], int]) -> dict[str, int]:
     }
 
 
-def _linear(x: Truth, weight: F64, bias: F64 | None, smallest: float) -> Truth:
+def _linear(x: Truth, weight: F64, bias: F64 | None, floor: Floor) -> Truth:
     more = np.zeros(1) if bias is None else bias
-    floored = np.maximum(np.abs(weight), smallest)
-    return Truth(values=x.values @ weight.T + more, terms=x.terms @ floored.T + np.abs(more))
+    terms = floor.terms(x.terms, x.values) @ floor.weight(weight).T
+    return Truth(values=x.values @ weight.T + more, terms=terms + np.abs(more))
 
 
 def _norm(x: Truth, weight: F64, eps: float, offset: float) -> Truth:
@@ -67,7 +73,7 @@ def layer_input(
     weights: Weights,
     constants: Mapping[str, float],
     traits: frozenset[str],
-    smallest: float,
+    floor: Floor,
 ) -> Truth:
     """Queries, keys and values of x [T, features], cosines and sines side by side."""
     eps, offset = constants["eps"], float("offset" in traits)
@@ -76,7 +82,7 @@ def layer_input(
     cosines, sines = x[:, None, features : features + half], x[:, None, features + half :]
     own = x[:, :features]
     normed = _norm(Truth(values=own, terms=np.abs(own)), weights["norm"], eps, offset)
-    flat = _linear(normed, weights["weight"], weights.get("bias"), smallest)
+    flat = _linear(normed, weights["weight"], weights.get("bias"), floor)
     shape = (len(x), outputs // (2 * half), 2 * half)
     whole = Truth(values=flat.values.reshape(shape), terms=flat.terms.reshape(shape))
     heads = int(constants["heads"])
@@ -121,7 +127,7 @@ def layer_output(
     weights: Weights,
     constants: Mapping[str, float],
     traits: frozenset[str],
-    smallest: float,
+    floor: Floor,
 ) -> Truth:
     """A layer's output from what was attended and its input, side by side."""
     eps, offset = constants["eps"], float("offset" in traits)
@@ -134,11 +140,11 @@ def layer_output(
         Truth(values=attended, terms=np.abs(attended)),
         weights["output"],
         weights.get("output_bias"),
-        smallest,
+        floor,
     )
     middle = _added(Truth(values=own, terms=np.abs(own)), ended("attention_end_norm", first))
     normed = _norm(middle, weights["norm"], eps, offset)
-    both = _linear(normed, weights["gate_up"], weights.get("gate_up_bias"), smallest)
+    both = _linear(normed, weights["gate_up"], weights.get("gate_up_bias"), floor)
     gate, up = np.split(both.values, 2, axis=-1)
     gate_terms, up_terms = np.split(both.terms, 2, axis=-1)
     open_ = _activated(gate, traits)
@@ -147,7 +153,7 @@ def layer_output(
         Truth(values=open_ * up, terms=spread),
         weights["down"],
         weights.get("down_bias"),
-        smallest,
+        floor,
     )
     return _added(middle, ended("mlp_end_norm", last))
 

@@ -9,6 +9,7 @@ from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.suites.kernel_answers import KernelAnswers
+from framework.testing.conformance.suites.kernel_reference import floor_of
 from framework.testing.conformance.suites.place import bridge_to
 from framework.testing.conformance.suites.queries import but, check_rejected
 
@@ -66,13 +67,13 @@ class KernelWishes(KernelAnswers):
             rows = prepared.rows
             if rows is None:
                 raise Violation(f"shared weights are gone\n  found:    {prepared}")
-            weight, reference = bound.weights["weight"], bound.answer
+            weight, answer = bound.weights["weight"], bound.answer
             ids = case.rng.integers(0, len(weight), 7)
             bridge = bridge_to(self.target.registry, query.tensor_api)
             given = rows(bridge.tensor(ids, "int64", query.device))
             found, told = self.read(query, given), weight[ids]
             off = np.abs(found - told)
-            near = off <= reference.error * np.maximum(np.abs(told), reference.smallest)
+            near = off <= answer.error * floor_of(answer).weight(told)
             expect(bool(near.all()), "a row is not that of the weight", found=found[:2, :4])
 
     @clause("KERN-205", "shared weights: the reason names them", lacks="keep_once", of=("answer",))

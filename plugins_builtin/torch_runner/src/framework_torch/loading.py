@@ -40,7 +40,15 @@ if TYPE_CHECKING:
 
 # What plans and requests may make use of.
 FEATURES = frozenset(
-    ("drafts", "proposer", "logprobs", "prompt_logprobs", "structured_outputs", "logits_processors")
+    (
+        "drafts",
+        "proposer",
+        "logprobs",
+        "prompt_logprobs",
+        "structured_outputs",
+        "logits_processors",
+        "quantization",
+    )
 )
 LOOP_DEPTH = 2
 DUMMY = "dummy"

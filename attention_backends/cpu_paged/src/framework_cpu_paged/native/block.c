@@ -1,42 +1,9 @@
 /* What stands before and behind a layer's attention, in as few passes as the sums allow. */
 #include "packed.h"
 
-#include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* Rows that are taken through all stages together: what is between the stages stays in the cache,
  * and its room is bounded.  Few rows are not worth waking the other threads. */
 enum { CHUNK = 192, ALONE = 16 };
-
-/* Room of the calling thread, kept from call to call. */
-static pthread_key_t key;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-struct room {
-    size_t floats;
-    float values[];
-};
-
-static void make_key(void)
-{
-    if (pthread_key_create(&key, free))
-        abort();
-}
-
-static float *room_for(size_t floats)
-{
-    pthread_once(&once, make_key);
-    struct room *room = pthread_getspecific(key);
-    if (room == NULL || room->floats < floats) {
-        free(room);
-        room = malloc(sizeof *room + floats * sizeof(float));
-        pthread_setspecific(key, room);
-        if (room == NULL)
-            return NULL;
-        room->floats = floats;
-    }
-    return room->values;
-}
 
 /* A function of each row. */
 struct rows {
@@ -64,7 +31,7 @@ static void some_rows(void *data)
 
 static void each_row(struct rows *rows, int32_t threads)
 {
-    rows->kernels = best_kernels();
+    rows->kernels = best()->kernels;
     atomic_store(&rows->next, 0);
     in_parallel(some_rows, rows, rows->count < ALONE ? 1 : threads);
 }
@@ -119,7 +86,7 @@ int run_entry(const struct entry *entry, const float *x, int64_t x_stride, const
 {
     const struct packed *linear = entry->linear;
     const int32_t size = linear->inputs, half = entry->head_size / 2;
-    float *normed = room_for((size_t)fewer(rows, CHUNK) * (size_t)size);
+    float *normed = room_for(BETWEEN_STAGES, (size_t)fewer(rows, CHUNK) * (size_t)size * sizeof(float));
     if (normed == NULL)
         return -1;
     for (int32_t start = 0; start < rows; start += CHUNK) {
@@ -128,7 +95,8 @@ int run_entry(const struct entry *entry, const float *x, int64_t x_stride, const
         run_norm(&entry->norm, x + start * x_stride, x_stride, NULL, 0, normed, size, count, threads);
         struct product product = {.packed = linear, .x = normed, .x_stride = size, .out = heads,
                                   .out_stride = linear->outputs, .rows = count};
-        run_product(&product, threads);
+        if (run_product(&product, threads) < 0)
+            return -1;
         struct rows turned = {.work = heads_of_row, .what = entry, .out = heads,
                               .out_stride = linear->outputs, .count = count,
                               .cosines = cosines + (int64_t)start * half,
@@ -139,7 +107,7 @@ int run_entry(const struct entry *entry, const float *x, int64_t x_stride, const
 }
 
 /* out = x + norm(attended times output), or the same without the norm. */
-static void add_normed(const struct norm *norm, const struct packed *linear, const float *from,
+static int add_normed(const struct norm *norm, const struct packed *linear, const float *from,
                        int64_t from_stride, const float *x, int64_t x_stride, float *between,
                        float *out, int32_t count, int32_t threads)
 {
@@ -150,9 +118,11 @@ static void add_normed(const struct norm *norm, const struct packed *linear, con
         product.more = NULL;
         product.out = between;
     }
-    run_product(&product, threads);
+    if (run_product(&product, threads) < 0)
+        return -1;
     if (norm->weight != NULL)
         run_norm(norm, between, size, x, x_stride, out, size, count, threads);
+    return 0;
 }
 
 int run_leave(const struct leave *leave, const float *attended, int64_t attended_stride,
@@ -160,24 +130,28 @@ int run_leave(const struct leave *leave, const float *attended, int64_t attended
 {
     const int32_t size = leave->output->outputs, middle = leave->down->inputs;
     const size_t most = (size_t)fewer(rows, CHUNK);
-    float *sums = room_for(most * (size_t)(2 * size + 3 * middle));
+    float *sums = room_for(BETWEEN_STAGES, most * (size_t)(2 * size + 3 * middle) * sizeof(float));
     if (sums == NULL)
         return -1;
     float *normed = sums + most * (size_t)size, *gate_up = normed + most * (size_t)size;
     float *gated = gate_up + most * 2 * (size_t)middle;
     for (int32_t start = 0; start < rows; start += CHUNK) {
         int32_t count = fewer(rows - start, CHUNK);
-        add_normed(&leave->attention_norm, leave->output, attended + start * attended_stride,
-                   attended_stride, x + start * x_stride, x_stride, normed, sums, count, threads);
+        if (add_normed(&leave->attention_norm, leave->output, attended + start * attended_stride,
+                       attended_stride, x + start * x_stride, x_stride, normed, sums, count,
+                       threads) < 0)
+            return -1;
         run_norm(&leave->norm, sums, size, NULL, 0, normed, size, count, threads);
         struct product product = {.packed = leave->gate_up, .x = normed, .x_stride = size,
                                   .out = gate_up, .out_stride = 2 * middle, .rows = count};
-        run_product(&product, threads);
+        if (run_product(&product, threads) < 0)
+            return -1;
         struct rows gate = {.work = gate_row, .what = leave, .x = gate_up, .x_stride = 2 * middle,
                             .out = gated, .out_stride = middle, .size = middle, .count = count};
         each_row(&gate, threads);
-        add_normed(&leave->mlp_norm, leave->down, gated, middle, sums, size, normed,
-                   out + (int64_t)start * size, count, threads);
+        if (add_normed(&leave->mlp_norm, leave->down, gated, middle, sums, size, normed,
+                       out + (int64_t)start * size, count, threads) < 0)
+            return -1;
     }
     return 0;
 }

@@ -12,7 +12,46 @@ enum { ROWS = 6, VECTORS = 1 };
 #else
 enum { ROWS = 4, VECTORS = 1 };
 #endif
-enum { WIDTH = VECTORS * LANES, MOST_PANELS = 4, INPUTS = 384 };
+enum { WIDTH = VECTORS * LANES, MOST_PANELS = 4, INPUTS = 384, LAST_ROWS = 32 };
+
+#include "linear_int8.h"
+#if defined(PACKED_AMX)
+#include "linear_amx.h"
+#endif
+
+static int32_t SUFFIX(depth)(int32_t inputs, int32_t dtype)
+{
+#if defined(PACKED_AMX)
+    const int32_t least = dtype == INT8 || dtype == INT16 ? 64 : dtype == BFLOAT16 ? 32 : 1;
+#else
+    const int32_t least = dtype == INT8 ? 4 : 1;
+#endif
+    return (inputs + least - 1) / least * least;
+}
+
+/* Rows lie an odd number of cache lines apart, lest those of a block all fall into one set. */
+static int64_t SUFFIX(prepared_bytes)(const struct packed *packed)
+{
+    int64_t bytes = packed->dtype == INT8 ? scale_at(packed) + 4 : 0;
+#if defined(PACKED_AMX)
+    if (packed->dtype == INT16)
+        bytes = 3 * (int64_t)packed->depth + 4;
+    else if (packed->dtype == BFLOAT16)
+        bytes = (int64_t)packed->parts * packed->depth * 2;
+#endif
+    return bytes ? ((bytes + 63) / 64 | 1) * 64 : 0;
+}
+
+static void SUFFIX(prepare)(const struct packed *packed, const float *x, void *prepared)
+{
+#if defined(PACKED_AMX)
+    if (in_tiles(packed->dtype)) {
+        part_row(packed, x, prepared);
+        return;
+    }
+#endif
+    SUFFIX(prepare_int8)(packed, x, prepared);
+}
 
 INLINE void put_vector(void *data, int64_t at, vec value, enum dtype dtype)
 {
@@ -45,6 +84,16 @@ INLINE void put_vector(void *data, int64_t at, vec value, enum dtype dtype)
 static void SUFFIX(pack)(struct packed *packed, const float *weights, int64_t stride, int32_t first,
                          int32_t last)
 {
+    if (packed->dtype == INT8) {
+        SUFFIX(pack_int8)(packed, weights, stride, first, last);
+        return;
+    }
+#if defined(PACKED_AMX)
+    if (in_tiles(packed->dtype)) {
+        pack_tiles(packed, weights, stride, first, last);
+        return;
+    }
+#endif
     for (int32_t panel = first; panel < last; panel++)
         for (int32_t j = 0; j < VECTORS; j++) {
             int32_t output = panel * WIDTH + j * LANES, count = packed->outputs - output;
@@ -60,6 +109,16 @@ static void SUFFIX(pack)(struct packed *packed, const float *weights, int64_t st
 
 static void SUFFIX(unpack)(const struct packed *packed, int64_t row, float *out)
 {
+    if (packed->dtype == INT8) {
+        SUFFIX(unpack_int8)(packed, (int32_t)row, out);
+        return;
+    }
+#if defined(PACKED_AMX)
+    if (in_tiles(packed->dtype)) {
+        unpack_tiles(packed, (int32_t)row, out);
+        return;
+    }
+#endif
     const int64_t from = row / WIDTH * packed->inputs * WIDTH + row % WIDTH;
     for (int32_t k = 0; k < packed->inputs; k++)
         out[k] = get(packed->weights, from + (int64_t)k * WIDTH, packed->dtype);
@@ -165,7 +224,16 @@ INLINE void multiply_as(const struct product *product, int32_t first, int32_t la
 static void SUFFIX(multiply_whole)(const struct product *product, int32_t first, int32_t last,
                                    int32_t start, int32_t stop)
 {
+#if defined(PACKED_AMX)
+    if (product->packed->dtype == INT8 || in_tiles(product->packed->dtype)) {
+        multiply_tiles(product, first, last, start, stop);
+        return;
+    }
+#endif
     switch (product->packed->dtype) {
+    case INT8:
+        multiply_int8_as(product, first, last, start, stop);
+        break;
     case FLOAT32:
         multiply_as(product, first, last, start, stop, FLOAT32);
         break;
@@ -183,11 +251,12 @@ static void SUFFIX(multiply_last)(const struct product *product, int32_t start, 
     const struct packed *packed = product->packed;
     const int32_t panel = packed->panels - 1, output = panel * WIDTH;
     const size_t bytes = sizeof(float) * (size_t)(packed->outputs - output);
-    float more[ROWS][WIDTH], out[ROWS][WIDTH];
+    float more[LAST_ROWS][WIDTH], out[LAST_ROWS][WIDTH];
     struct product part = *product;
-    for (int32_t row = start; row < stop; row += ROWS) {
-        int32_t rows = stop - row < ROWS ? stop - row : ROWS;
+    for (int32_t row = start; row < stop; row += LAST_ROWS) {
+        int32_t rows = stop - row < LAST_ROWS ? stop - row : LAST_ROWS;
         part.x = product->x + row * product->x_stride;
+        part.prepared = product->prepared + row * product->prepared_stride;
         part.origin = output;
         part.out = &out[0][0];
         part.out_stride = WIDTH;
@@ -310,8 +379,11 @@ static void SUFFIX(gate)(const float *gate_up, int32_t size, int32_t activation,
 const struct kernels SUFFIX(kernels) = {
     .name = NAME_OF(SUFFIX(kernels)),
     .width = WIDTH,
+    .depth = SUFFIX(depth),
     .pack = SUFFIX(pack),
     .multiply = SUFFIX(multiply),
+    .prepared_bytes = SUFFIX(prepared_bytes),
+    .prepare = SUFFIX(prepare),
     .unpack = SUFFIX(unpack),
     .norm = SUFFIX(norm),
     .rotate = SUFFIX(rotate),

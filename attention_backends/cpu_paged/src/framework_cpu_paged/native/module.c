@@ -65,7 +65,30 @@ static PyObject *py_run(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static PyObject *py_choose(PyObject *self, PyObject *args)
+{
+    const char *most;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "z:choose_instructions", &most))
+        return NULL;
+    if (choose_instructions(most) < 0)
+        return PyErr_Format(PyExc_ValueError, "instruction set: expected %s, found %s",
+                            INSTRUCTION_SETS, most);
+    return PyUnicode_FromString(best()->name);
+}
+
+static PyObject *py_set(PyObject *self, PyObject *none)
+{
+    (void)self;
+    (void)none;
+    return PyUnicode_FromString(best()->name);
+}
+
 static PyMethodDef methods[] = {
+    {"choose_instructions", py_choose, METH_VARARGS,
+     "choose_instructions(most): the best that is here, up to that one, or None; its name.  What was\n"
+     "packed for another must not be used any more."},
+    {"instruction_set", py_set, METH_NOARGS, "instruction_set(): the name of the one in use."},
     {"plan", py_plan, METH_VARARGS,
      "plan(rows, tokens, starts, lengths, table, table_stride, slots, causal): a step's metadata."},
     {"run", py_run, METH_VARARGS,
@@ -82,6 +105,10 @@ static struct PyModuleDef definition = {
 
 PyMODINIT_FUNC PyInit__native(void)
 {
+    const char *most = getenv("FRAMEWORK_CPU_INSTRUCTIONS");
+    if (choose_instructions(most) < 0)
+        return PyErr_Format(PyExc_ImportError, "FRAMEWORK_CPU_INSTRUCTIONS: expected %s, found %s",
+                            INSTRUCTION_SETS, most);
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
@@ -89,7 +116,6 @@ PyMODINIT_FUNC PyInit__native(void)
         Py_DECREF(module);
         return NULL;
     }
-    PyModule_AddStringConstant(module, "instruction_set", instruction_set());
     PyModule_AddIntConstant(module, "part_tokens", PART);
     PyModule_AddIntConstant(module, "most_heads", TILE);
     const char *pool = find_pool();

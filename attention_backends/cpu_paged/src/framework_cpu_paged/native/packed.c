@@ -5,20 +5,7 @@
 #include <string.h>
 
 /* Rows of a task share the panels they are multiplied with; more would not stay in the cache. */
-enum { TASK_ROWS = 96, TASKS_OF_A_THREAD = 4, ALIGNMENT = 64 };
-
-const struct kernels *best_kernels(void)
-{
-    const char *name = instruction_set();
-#if defined(__x86_64__)
-    if (!strcmp(name, "avx512"))
-        return &kernels_avx512;
-    if (!strcmp(name, "avx2"))
-        return &kernels_avx2;
-#endif
-    (void)name;
-    return &kernels_plain;
-}
+enum { TASK_ROWS = 96, TASKS_OF_A_THREAD = 4, ALIGNMENT = 64, ALONE = 32, ROWS_AT_ONCE = 4 };
 
 int fits_bfloat16(const float *values, int64_t count)
 {
@@ -48,28 +35,39 @@ static void pack_some(void *data)
         int32_t panel = atomic_fetch_add(&packing->next, 1);
         if (panel >= packing->packed->panels)
             return;
-        best_kernels()->pack(packing->packed, packing->weights, packing->stride, panel, panel + 1);
+        best()->kernels->pack(packing->packed, packing->weights, packing->stride, panel, panel + 1);
     }
 }
 
 struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs, int32_t inputs,
-                           const float *bias, int32_t dtype, int32_t threads)
+                           const float *bias, int32_t dtype, int lossless, int32_t threads)
 {
-    const int32_t width = best_kernels()->width, panels = (outputs + width - 1) / width;
+    const struct kernels *kernels = best()->kernels;
+    const int32_t panels = (outputs + kernels->width - 1) / kernels->width;
     struct packed *packed = calloc(1, sizeof *packed);
     if (packed == NULL)
         return NULL;
-    *packed = (struct packed){outputs, inputs, panels, width, dtype, NULL, NULL};
+    *packed = (struct packed){.outputs = outputs, .inputs = inputs, .panels = panels,
+                              .width = kernels->width, .dtype = dtype,
+                              .depth = kernels->depth(inputs, dtype), .parts = lossless ? 3 : 2};
+    const size_t each = (size_t)panels * (size_t)kernels->width + 1;
+    const size_t bytes = (size_t)packed_bytes(packed) + ALIGNMENT;
     void *room = NULL;
-    if (posix_memalign(&room, ALIGNMENT, (size_t)packed_bytes(packed) + ALIGNMENT))
+    if (posix_memalign(&room, ALIGNMENT, bytes))
         room = NULL;
     packed->weights = room;
+    int failed = room == NULL;
     if (bias != NULL)
-        packed->bias = calloc((size_t)panels * (size_t)width + 1, sizeof *bias);
-    if (room == NULL || (bias != NULL && packed->bias == NULL)) {
+        failed |= (packed->bias = calloc(each, sizeof *bias)) == NULL;
+    if (dtype == INT8 || dtype == INT16)
+        failed |= (packed->scales = calloc(each, sizeof *packed->scales)) == NULL;
+    if (dtype == INT8)
+        failed |= (packed->sums = calloc(each, sizeof *packed->sums)) == NULL;
+    if (failed) {
         free_packed(packed);
         return NULL;
     }
+    memset(room, 0, bytes);
     if (bias != NULL)
         memcpy(packed->bias, bias, sizeof *bias * (size_t)outputs);
     struct packing packing = {packed, weights, stride, 0};
@@ -81,13 +79,15 @@ void free_packed(struct packed *packed)
 {
     free(packed->weights);
     free(packed->bias);
+    free(packed->scales);
+    free(packed->sums);
     free(packed);
 }
 
 int64_t packed_bytes(const struct packed *packed)
 {
-    const int64_t element = packed->dtype == FLOAT32 ? sizeof(float) : sizeof(uint16_t);
-    return (int64_t)packed->panels * packed->width * packed->inputs * element;
+    const int64_t element = packed->dtype == FLOAT32 ? 4 : packed->dtype == INT8 ? 1 : 2;
+    return (int64_t)packed->panels * packed->width * packed->depth * element;
 }
 
 struct shared {
@@ -99,7 +99,7 @@ struct shared {
 static void multiply_some(void *data)
 {
     struct shared *shared = data;
-    const struct kernels *kernels = best_kernels();
+    const struct kernels *kernels = best()->kernels;
     const struct product *product = shared->product;
     for (;;) {
         int32_t task = atomic_fetch_add(&shared->next, 1);
@@ -115,14 +115,52 @@ static void multiply_some(void *data)
     }
 }
 
-void run_product(const struct product *product, int32_t threads)
+struct preparing {
+    const struct product *product;
+    char *prepared;
+    atomic_int next;
+};
+
+static void prepare_some(void *data)
 {
-    const int32_t panels = product->packed->panels;
-    if (product->rows < 1 || panels < 1)
-        return;
-    struct shared shared = {.product = product};
-    int32_t down = (product->rows + TASK_ROWS - 1) / TASK_ROWS;
-    shared.rows = (product->rows + down - 1) / down;
+    struct preparing *preparing = data;
+    const struct product *product = preparing->product;
+    for (;;) {
+        int32_t row = atomic_fetch_add(&preparing->next, ROWS_AT_ONCE), end = row + ROWS_AT_ONCE;
+        if (row >= product->rows)
+            return;
+        for (; row < end && row < product->rows; row++)
+            best()->kernels->prepare(product->packed, product->x + row * product->x_stride,
+                                     preparing->prepared + row * product->prepared_stride);
+    }
+}
+
+/* The rows as the kernels want them, in room of this thread. */
+static int prepare(struct product *product, int64_t bytes, int32_t threads)
+{
+    char *room = room_for(PREPARED, (size_t)product->rows * (size_t)bytes + ALIGNMENT);
+    if (room == NULL)
+        return -1;
+    room += ALIGNMENT - (uintptr_t)room % ALIGNMENT;
+    product->prepared_stride = bytes;
+    struct preparing preparing = {product, room, 0};
+    in_parallel(prepare_some, &preparing, product->rows < ALONE ? 1 : threads);
+    product->prepared = room;
+    return 0;
+}
+
+int run_product(const struct product *asked, int32_t threads)
+{
+    struct product product = *asked;
+    const int32_t panels = product.packed->panels;
+    if (product.rows < 1 || panels < 1)
+        return 0;
+    const int64_t bytes = best()->kernels->prepared_bytes(product.packed);
+    if (bytes && prepare(&product, bytes, threads) < 0)
+        return -1;
+    struct shared shared = {.product = &product};
+    int32_t down = (product.rows + TASK_ROWS - 1) / TASK_ROWS;
+    shared.rows = (product.rows + down - 1) / down;
     /* Four panels at least: few rows are multiplied with as many at a time. */
     int32_t wanted = TASKS_OF_A_THREAD * threads / down;
     shared.panels = wanted < 1 ? panels : (panels + wanted - 1) / wanted;
@@ -130,4 +168,5 @@ void run_product(const struct product *product, int32_t threads)
     shared.across = (panels + shared.panels - 1) / shared.panels;
     shared.tasks = shared.across * down;
     in_parallel(multiply_some, &shared, shared.tasks < 2 ? 1 : threads);
+    return 0;
 }

@@ -6,59 +6,88 @@
  * The last panel is filled up with zeros.  The product of a row is one sum for each output, over
  * its inputs in their order, in float32; nothing else enters it.  So a row's result is equal bit
  * for bit whatever rows come with it, and however they are cut among threads.
+ *
+ * Weights of eight bits are whole numbers times a scale of their output:
+ *   panel [depth / 4][width][4]
+ * The inputs of a row become whole numbers times a scale of the row, the largest of them 127.  Sums
+ * of whole numbers are exact, in whatever order.
+ *
+ * What lies in tiles lies otherwise, see linear_amx.h.
  */
 #ifndef PACKED_H
 #define PACKED_H
 
 #include "paged.h"
 
-/* weights: of type `dtype`.  bias: `panels * width` floats, or
- * NULL. */
+/* How weights are kept, besides what paged.h names. */
+enum kept {
+    INT8 = 3,
+    INT16 = 4, /* only in tiles */
+};
+
+/* weights: of type `dtype`.  depth: inputs, filled up with zeros to what the kernels take at a time.
+ * parts: of a row's inputs, see linear_amx.h.  bias: `panels * width` floats, or NULL.  scales:
+ * the same, of INT8 and INT16 weights.  sums: the same, of the whole numbers of INT8 weights. */
 struct packed {
-    int32_t outputs, inputs, panels, width, dtype;
+    int32_t outputs, inputs, panels, width, dtype, depth, parts;
     void *weights;
-    float *bias;
+    float *bias, *scales;
+    int32_t *sums;
 };
 
 /* out [rows, outputs] = x [rows, inputs] times weight transposed, plus bias, plus `more`
  * [rows, outputs] unless it is NULL.  Strides count elements.  out is none of the others.
- * origin: the output that comes first in out and more. */
+ * origin: the output that comes first in out and more.  prepared: the rows of x as the kernels
+ * want them, `prepared_stride` bytes each, where they do not read x itself. */
 struct product {
     const struct packed *packed;
     const float *x, *more;
     float *out;
     int64_t x_stride, more_stride, out_stride;
     int32_t rows, origin;
+    const char *prepared;
+    int64_t prepared_stride;
 };
 
-/* What one instruction set offers.  pack: lays out the panels from `first` on, up to `last`, of
- * weights with `stride` elements from one output to the next.  multiply: panels [first, last) of
- * rows [start, stop).  unpack: one row of the weights. */
+/* What one instruction set offers.  depth: see `struct packed`.  pack: lays out the panels from
+ * `first` on, up to `last`, of weights with `stride` elements from one output to the next.
+ * multiply: panels [first, last) of rows [start, stop).  prepared_bytes: of a row, 0 where x is read
+ * as it is; prepare: that row.  unpack: one row of the weights. */
 struct kernels {
     const char *name;
     int32_t width;
+    int32_t (*depth)(int32_t inputs, int32_t dtype);
     void (*pack)(struct packed *packed, const float *weights, int64_t stride, int32_t first,
                  int32_t last);
     void (*multiply)(const struct product *product, int32_t first, int32_t last, int32_t start,
                      int32_t stop);
+    int64_t (*prepared_bytes)(const struct packed *packed);
+    void (*prepare)(const struct packed *packed, const float *x, void *prepared);
     void (*unpack)(const struct packed *packed, int64_t row, float *out);
     void (*norm)(const float *x, const float *weight, float offset, float eps, int32_t size,
                  const float *more, float *out);
     void (*rotate)(float *x, const float *cosines, const float *sines, int32_t size);
     void (*gate)(const float *gate_up, int32_t size, int32_t activation, float *out);
 };
-extern const struct kernels kernels_avx512, kernels_avx2, kernels_plain;
-const struct kernels *best_kernels(void);
+extern const struct kernels kernels_amx, kernels_avx512_vnni, kernels_avx512, kernels_avx2,
+    kernels_plain;
 
-/* NULL when memory is short.  weights [outputs, inputs] and bias [outputs] are copied. */
+/* NULL when memory is short.  weights [outputs, inputs] and bias [outputs] are copied.  lossless:
+ * the inputs of a row must count with all their digits. */
 struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs, int32_t inputs,
-                           const float *bias, int32_t dtype, int32_t threads);
+                           const float *bias, int32_t dtype, int lossless, int32_t threads);
 void free_packed(struct packed *packed);
 int64_t packed_bytes(const struct packed *packed);
 /* Whether bfloat16 holds all of them exactly. */
 int fits_bfloat16(const float *values, int64_t count);
 
-void run_product(const struct product *product, int32_t threads);
+/* 0, or -1 when memory is short. */
+int run_product(const struct product *product, int32_t threads);
+
+/* Room of the calling thread, kept from call to call, for each of two uses; NULL when memory is
+ * short.  What it held before is lost when it grows. */
+enum use { BETWEEN_STAGES, PREPARED, USES };
+void *room_for(enum use use, size_t bytes);
 
 enum activation { SILU = 0, GELU_TANH = 1, GELU = 2, RELU = 3 };
 

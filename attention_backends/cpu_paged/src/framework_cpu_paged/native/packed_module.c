@@ -27,15 +27,15 @@ static void free_leave(PyObject *capsule)
 static PyObject *py_pack(PyObject *self, PyObject *args)
 {
     Py_ssize_t weights, bias, stride;
-    int outputs, inputs, dtype, threads;
+    int outputs, inputs, dtype, lossless, threads;
     struct packed *packed;
     (void)self;
-    if (!PyArg_ParseTuple(args, "nniinii:pack", &weights, &stride, &outputs, &inputs, &bias, &dtype,
-                          &threads))
+    if (!PyArg_ParseTuple(args, "nniiniii:pack", &weights, &stride, &outputs, &inputs, &bias, &dtype,
+                          &lossless, &threads))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
     packed = make_packed((const float *)weights, stride, outputs, inputs, (const float *)bias, dtype,
-                         threads);
+                         lossless, threads);
     Py_END_ALLOW_THREADS
     if (packed == NULL)
         return PyErr_NoMemory();
@@ -81,7 +81,7 @@ static PyObject *py_unpack(PyObject *self, PyObject *args)
             PyErr_Format(PyExc_IndexError, "row %lld of %d", (long long)row, packed->outputs);
             return NULL;
         }
-        best_kernels()->unpack(packed, row, (float *)out + i * packed->inputs);
+        best()->kernels->unpack(packed, row, (float *)out + i * packed->inputs);
     }
     Py_RETURN_NONE;
 }
@@ -90,7 +90,7 @@ static PyObject *py_multiply(PyObject *self, PyObject *args)
 {
     PyObject *capsule;
     Py_ssize_t x, stride, out;
-    int rows, threads;
+    int rows, threads, failed;
     (void)self;
     if (!PyArg_ParseTuple(args, "Onnini:multiply", &capsule, &x, &stride, &rows, &out, &threads))
         return NULL;
@@ -100,8 +100,10 @@ static PyObject *py_multiply(PyObject *self, PyObject *args)
         return NULL;
     product.out_stride = product.packed->outputs;
     Py_BEGIN_ALLOW_THREADS
-    run_product(&product, threads);
+    failed = run_product(&product, threads);
     Py_END_ALLOW_THREADS
+    if (failed)
+        return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 

@@ -15,6 +15,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Whether the compiler knows tiles; whether the processor has them is asked at run time. */
+#if defined(__x86_64__) && defined(__linux__) && defined(__has_include)
+#if __has_include(<amxbf16intrin.h>)
+#define WITH_AMX
+#endif
+#endif
+
 enum { LANES = 16, PART = 512, TILE = 32 };
 enum dtype { FLOAT32 = 0, BFLOAT16 = 1, FLOAT16 = 2 };
 
@@ -62,13 +69,26 @@ struct call {
 
 typedef void kernel(void *call);
 
-/* Of the machine's best instruction set: writes K and V, and attends. */
+/* Of one instruction set: writes K and V, and attends. */
 kernel write_avx512, attend_avx512, write_avx2, attend_avx2, write_plain, attend_plain;
 
 void free_plan(struct plan *plan); /* and its tasks and scratch */
 /* Write K and V of a step's tokens, then attend.  0, or -1 when memory is short. */
 int run_layer(struct plan *plan, const struct layer *layer, int32_t threads);
-const char *instruction_set(void);
+
+struct kernels;
+/* What one instruction set offers, and whether the processor has it. */
+struct instructions {
+    const char *name;
+    int (*here)(void);
+    kernel *write, *attend;
+    const struct kernels *kernels;
+};
+/* Choose the best that the processor has, up to the one of that name, if any: 0, or -1 if there is
+ * none of that name.  Once, before anything else. */
+int choose_instructions(const char *most);
+const struct instructions *best(void);
+extern const char *const INSTRUCTION_SETS;
 
 /* Run work(data) in `threads` threads of the pool that torch uses, this one included, and wait
  * for all. */

@@ -6,47 +6,6 @@
 
 enum { ALONE = 1 << 14 };
 
-typedef struct {
-    const char *name;
-    kernel *write, *attend;
-} variant;
-
-/* Whether the operator has not forbidden it by naming a lesser one. */
-static int allowed(const char *name)
-{
-    const char *asked = getenv("FRAMEWORK_CPU_INSTRUCTIONS");
-    return asked == NULL || *asked == 0 || !strcmp(asked, name) ||
-           (!strcmp(asked, "avx512") && !strcmp(name, "avx2"));
-}
-
-static variant find_best(void)
-{
-#if defined(__x86_64__)
-    __builtin_cpu_init();
-    if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512vl"))
-        return (variant){"avx512", write_avx512, attend_avx512};
-    if (allowed("avx2") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
-        return (variant){"avx2", write_avx2, attend_avx2};
-#endif
-    return (variant){"plain", write_plain, attend_plain};
-}
-
-static variant best(void)
-{
-    static variant found; /* first asked for under Python's lock, at import */
-    if (found.name == NULL)
-        found = find_best();
-    return found;
-}
-
-const char *instruction_set(void)
-{
-    return best().name;
-}
-
 static int32_t parts_of(int32_t length)
 {
     return length < 1 ? 1 : (length + PART - 1) / PART;
@@ -116,7 +75,7 @@ static int make_room(struct plan *plan, struct call *call, int32_t threads)
 
 int run_layer(struct plan *plan, const struct layer *layer, int32_t threads)
 {
-    variant kernels = best();
+    const struct instructions *kernels = best();
     int32_t group = layer->heads / layer->kv_heads;
     struct call call = {.plan = plan, .layer = layer};
     if (plan->group != group && cut(plan, group) < 0)
@@ -126,8 +85,8 @@ int run_layer(struct plan *plan, const struct layer *layer, int32_t threads)
     /* Few tokens are written in less time than it takes to wake the others.  The number of
      * threads never changes else: OpenMP would end those it does not need, and start them anew. */
     int64_t written = (int64_t)plan->tokens * layer->kv_heads * (layer->head_size + layer->head_size_v);
-    in_parallel(kernels.write, &call, written < ALONE ? 1 : threads);
-    in_parallel(kernels.attend, &call, plan->num_tasks * layer->kv_heads < 2 ? 1 : threads);
+    in_parallel(kernels->write, &call, written < ALONE ? 1 : threads);
+    in_parallel(kernels->attend, &call, plan->num_tasks * layer->kv_heads < 2 ? 1 : threads);
     return 0;
 }
 

@@ -9,6 +9,7 @@ from typing import cast
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.kernel import (
+    OPERATORS,
     Kernel,
     KernelQuery,
     KernelSupported,
@@ -59,6 +60,7 @@ def choose_kernels(
     SelectionError where a chosen kernel, or every kernel, cannot serve.
     """
     _check_choices(context.kernels, sites)
+    _check_quantization(context.quantization, sites)
     tally = _Tally()
     asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
     done: set[str] = set()
@@ -72,6 +74,7 @@ def choose_kernels(
                 facts,
                 dtype,
                 free=site.op in context.kernels,
+                quantization=context.quantization if _quantizable(site) else None,
                 lossless=context.dtype != "auto" or context.kernel_set != KERNEL_SETS[-1],
             )
             asked[key] = query, _candidates(context, site, query, ranking, tally)
@@ -115,13 +118,34 @@ def _check_choices(choices: Mapping[str, str], sites: Mapping[str, OperatorSite]
             )
 
 
+def _check_quantization(asked: str | None, sites: Mapping[str, OperatorSite]) -> None:
+    if asked is not None and not any(_quantizable(site) for site in sites.values()):
+        raise ConfigError(
+            f"quantization {asked!r} would change nothing of this model",
+            expected="a model that lets kernels compute its linear maps",
+            found="none of that kind" if sites else "one that computes all by itself",
+            mend="leave out `quantization`",
+        )
+
+
+def _quantizable(site: OperatorSite) -> bool:
+    operator = OPERATORS.get(site.op)
+    return operator is not None and operator.quantizable
+
+
 def _dtypes(site: OperatorSite) -> str:
     """Of its weights; the first one's, as all but special ones have it."""
     return str(next(iter(site.weights().values())).dtype).removeprefix("torch.")
 
 
 def _query(
-    site: OperatorSite, facts: DeviceFacts, dtype: str, *, free: bool, lossless: bool
+    site: OperatorSite,
+    facts: DeviceFacts,
+    dtype: str,
+    *,
+    free: bool,
+    quantization: str | None,
+    lossless: bool,
 ) -> KernelQuery:
     """free: the operator has named a kernel, which may do what none would do unasked.  lossless:
     weights are to be as exact as the element type: it was named, or the level is below the one
@@ -137,7 +161,8 @@ def _query(
         sizes=site.sizes,
         traits=site.traits,
         keep_once=site.shared and not free,
-        lossless=lossless and not free,
+        quantization=quantization,
+        lossless=lossless and not free and quantization is None,
     )
 
 
