@@ -41,6 +41,7 @@ def generate(
     stop: options.Stop = None,
     ignore_eos: options.IgnoreEos = False,
     dtype: options.Dtype = None,
+    quantization: options.Quantization = None,
     max_model_len: options.MaxModelLen = None,
     level: options.Level = None,
     config: options.Config = None,
@@ -50,6 +51,7 @@ def generate(
     flags = {
         "model": model,
         "dtype": dtype,
+        "quantization": quantization,
         "max_model_len": max_model_len,
         "optimization_level": level,
     }

@@ -38,6 +38,9 @@ Level = Annotated[
     ),
 ]
 Dtype = Annotated[str | None, typer.Option(help="Element type, such as float32.")]
+Quantization = Annotated[
+    str | None, typer.Option(help="How weights are kept, such as int8.", show_default="as they are")
+]
 MaxModelLen = Annotated[int | None, typer.Option(help="Longest sequence, in tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="0 is greedy.")]
 TopP = Annotated[float | None, typer.Option(help="Nucleus: keep this much probability.")]

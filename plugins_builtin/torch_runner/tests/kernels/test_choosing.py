@@ -41,7 +41,7 @@ def norm() -> RMSNorm:
 def choose(registry):
     """choose(sites, ...) -> the start-up lines."""
 
-    def run(sites, kernels=None, ranking=(), facts=FACTS, registry=registry):
+    def run(sites, kernels=None, ranking=(), facts=FACTS, registry=registry, quantization=None):
         context = RunnerContext(
             model=None,
             registry=registry,
@@ -50,6 +50,7 @@ def choose(registry):
             max_step_tokens=1,
             max_model_len=None,
             kernels=kernels or {},
+            quantization=quantization,
         )
         return choose_kernels(context, sites, facts, "float32", ranking)
 
@@ -295,3 +296,31 @@ def test_a_model_that_publishes_no_operators_computes_by_itself(choose):
     assert choose({}) == ()
     with pytest.raises(ConfigError, match="computes all by itself"):
         choose({}, PACKED)
+
+
+def test_quantization_is_asked_of_linear_maps_only(choose):
+    class Eight(Kernel):
+        """Says what it was asked."""
+
+        def __init__(self):
+            self.asked = []
+
+        def answer(self, query):
+            self.asked.append((query.op, query.quantization, query.lossless))
+            return KernelSupported(error=0.01)
+
+        def prepare(self, query, weights, constants):
+            return Prepared(call=lambda x: x)
+
+    eight = Eight()
+    registry = PluginRegistry()
+    registry.register("kernel", "eight", eight)
+    choose({"a": linear(), "n": norm()}, registry=registry, quantization="int8")
+    assert set(eight.asked) == {("linear", "int8", False), ("rms_norm", None, False)}
+
+
+def test_a_quantization_that_no_kernel_knows_or_that_changes_nothing_is_refused(choose):
+    with pytest.raises(SelectionError, match="quantization='int3'"):
+        choose({"a": linear()}, quantization="int3")
+    with pytest.raises(ConfigError, match="would change nothing"):
+        choose({"n": norm()}, quantization="int8")
