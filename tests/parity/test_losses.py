@@ -22,7 +22,7 @@ def text_ids(llm: LLM) -> list[int]:
     paths = [*sorted((root / "docs").rglob("*.md")), *sorted((root / "framework").rglob("*.py"))]
     ids: list[int] = []
     for path in paths:
-        ids += llm.tokenizer.encode(path.read_text())
+        ids += llm.get_tokenizer().encode(path.read_text())
         if len(ids) >= TOKENS:
             return ids[:TOKENS]
     raise AssertionError("too little text")
@@ -47,8 +47,8 @@ def random_prompts(llm: LLM, count: int) -> list[dict[str, list[int]]]:
     return [{"prompt_token_ids": ids[at : at + rng.randrange(8, 40)]} for at in starts]
 
 
-def test_int8_answers_and_no_request_changes_another(demo_model):
-    with LLM(demo_model, quantization="int8", max_model_len=128) as llm:
+def test_int8_answers_and_no_request_changes_another():
+    with LLM("demo", quantization="int8", max_model_len=128) as llm:
         prompts = random_prompts(llm, 4)
         together = llm.generate(prompts, GREEDY)
         alone = [llm.generate([prompt], GREEDY)[0] for prompt in prompts[:2]]
@@ -63,10 +63,10 @@ def test_int8_answers_and_no_request_changes_another(demo_model):
 
 
 @pytest.mark.long
-def test_what_is_lost_in_perplexity(demo_model, record_property):
+def test_what_is_lost_in_perplexity(record_property):
     found = {}
     for name, options in (("exact", EXACT), ("default", {}), ("int8", {"quantization": "int8"})):
-        with LLM(demo_model, max_model_len=512, enable_prefix_caching=False, **options) as llm:
+        with LLM("demo", max_model_len=512, enable_prefix_caching=False, **options) as llm:
             found[name] = perplexity(llm, text_ids(llm))
     record_property("perplexity", found)
     print(found)
@@ -75,12 +75,14 @@ def test_what_is_lost_in_perplexity(demo_model, record_property):
 
 
 @pytest.mark.long
-def test_greedy_answers_differ_only_where_two_tokens_are_nearly_level(demo_model):
+def test_greedy_answers_differ_only_where_two_tokens_are_nearly_level():
     answers = {}
     for name, options in (("exact", EXACT), ("default", {})):
-        with LLM(demo_model, max_model_len=512, **options) as llm:
+        with LLM("demo", max_model_len=512, **options) as llm:
             prompts = random_prompts(llm, 200)
-            answers[name] = [o.outputs[0] for o in llm.generate(prompts, GREEDY2)]
+            answers[name] = [
+                o.outputs[0] for o in llm.generate(prompts, GREEDY.replace(logprobs=2))
+            ]
     same, gaps = 0, []
     for exact, default in zip(answers["exact"], answers["default"], strict=True):
         pairs = zip(exact.token_ids, default.token_ids, strict=True)
@@ -93,6 +95,3 @@ def test_greedy_answers_differ_only_where_two_tokens_are_nearly_level(demo_model
     print(same, gaps)
     assert same >= 190
     assert all(gap < 0.05 for gap in gaps)
-
-
-GREEDY2 = GREEDY.replace(logprobs=2)

@@ -299,24 +299,22 @@ def test_a_model_that_publishes_no_operators_computes_by_itself(choose):
 
 
 def test_quantization_is_asked_of_linear_maps_only(choose):
-    class Eight(Kernel):
-        """Says what it was asked."""
+    asked = []
 
-        def __init__(self):
-            self.asked = []
+    class Eight(Kernel):
+        """Notes what it is asked."""
 
         def answer(self, query):
-            self.asked.append((query.op, query.quantization, query.lossless))
+            asked.append((query.op, query.quantization, query.lossless))
             return KernelSupported(error=0.01)
 
         def prepare(self, query, weights, constants):
             return Prepared(call=lambda x: x)
 
-    eight = Eight()
     registry = PluginRegistry()
-    registry.register("kernel", "eight", eight)
+    registry.register("kernel", "eight", Eight, "their-dist")
     choose({"a": linear(), "n": norm()}, registry=registry, quantization="int8")
-    assert set(eight.asked) == {("linear", "int8", False), ("rms_norm", None, False)}
+    assert set(asked) == {("linear", "int8", False), ("rms_norm", None, False)}
 
 
 def test_a_quantization_that_no_kernel_knows_or_that_changes_nothing_is_refused(choose):
