@@ -41,6 +41,9 @@ class FakeRegistry:
     def candidates(self, kind: str) -> list[SimpleNamespace]:
         return [SimpleNamespace(name=n, key=n, distribution="d") for n in self.made]
 
+    def records(self, kind: str) -> list[SimpleNamespace]:
+        return []
+
     def create_record(self, record: SimpleNamespace) -> Platform:
         return self.made[record.name]
 
