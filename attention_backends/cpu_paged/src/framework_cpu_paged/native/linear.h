@@ -379,6 +379,11 @@ static void SUFFIX(gate)(const float *gate_up, int32_t size, int32_t activation,
 const struct kernels SUFFIX(kernels) = {
     .name = NAME_OF(SUFFIX(kernels)),
     .width = WIDTH,
+#if defined(PACKED_AMX)
+    .grain = 1,
+#else
+    .grain = MOST_PANELS,
+#endif
     .depth = SUFFIX(depth),
     .pack = SUFFIX(pack),
     .multiply = SUFFIX(multiply),

@@ -17,6 +17,8 @@
 
 /* Inputs of a tile of pairs, rows of a tile, rows at a time, bytes of a tile. */
 enum { DEEP = 32, HIGH = 16, TALL = 2 * HIGH, TILE_BYTES = 1024 };
+/* Bytes of weights that the caches are asked for before they are needed, the nearest and the next. */
+enum { NEAR = 8192, FAR = 32768 };
 _Static_assert(WIDTH == 32, "a panel is two tiles wide");
 static const float LARGEST_OF_TWO = 32639, LARGEST_OF_THREE = 8355711;
 
@@ -220,6 +222,15 @@ INLINE void no_sums(void)
         }                                                                                          \
     } while (0)
 
+/* Tiles come too irregularly for the processor to guess what follows; so it is told. */
+INLINE void fetch_ahead(const void *weights, int bytes)
+{
+    for (int at = 0; at < bytes; at += 64) {
+        _mm_prefetch((const char *)weights + NEAR + at, _MM_HINT_T0);
+        _mm_prefetch((const char *)weights + FAR + at, _MM_HINT_T2);
+    }
+}
+
 /* Panels [panel, panel + panels) of pairs; two only if there are no more rows than a tile's. */
 INLINE void multiply_pairs(const struct product *product, int32_t panel, int panels, int32_t start,
                            int32_t stop, int32_t *set)
@@ -236,6 +247,9 @@ INLINE void multiply_pairs(const struct product *product, int32_t panel, int pan
         for (int32_t k = 0; k < packed->depth; k += DEEP) {
             const uint16_t *first = (const uint16_t *)packed->weights + panel * apart + (int64_t)k * WIDTH;
             const char *x = product->prepared + row * x_stride + (packed->parts - 1) * part + k * 2;
+            if (row == start)
+                for (int p = 0; p < across; p++)
+                    fetch_ahead(first + p * apart, 2 * DEEP * WIDTH);
             for (int32_t i = 0; i < packed->parts; i++, x -= part)
                 ADD(_tile_dpbf16ps, x, x_stride, first, first + apart, tall, across);
         }
@@ -245,7 +259,7 @@ INLINE void multiply_pairs(const struct product *product, int32_t panel, int pan
 
 /* Sums of sixteen rows and outputs: high with the three bytes of a row, low with the first two.  A
  * sum waits for the one before it: so each product has its own. */
-INLINE void add_bytes(const char *x, int64_t x_stride, const int8_t *weights, int32_t depth)
+INLINE void add_bytes(const char *x, int64_t x_stride, const int8_t *weights, int32_t depth, int first)
 {
     _tile_zero(0);
     _tile_zero(1);
@@ -253,6 +267,8 @@ INLINE void add_bytes(const char *x, int64_t x_stride, const int8_t *weights, in
     _tile_zero(3);
     _tile_zero(4);
     for (int32_t k = 0; k < depth; k += 64, weights += 2 * TILE_BYTES, x += 64) {
+        if (first)
+            fetch_ahead(weights, 2 * TILE_BYTES);
         _tile_loadd(6, weights, 64);
         _tile_loadd(7, weights + TILE_BYTES, 64);
         _tile_loadd(5, x, x_stride);
@@ -280,7 +296,8 @@ INLINE void multiply_two_bytes(const struct product *product, int32_t panel, int
             const int32_t rows = stop - row < HIGH ? stop - row : HIGH;
             const char *x = product->prepared + row * x_stride;
             shape_for(rows, set);
-            add_bytes(x, x_stride, bytes_at(packed, output, 0), packed->depth);
+            add_bytes(x, x_stride, bytes_at(packed, output, 0), packed->depth,
+                      row == start);
             _tile_stored(0, sums[0], 64);
             _tile_stored(1, sums[1], 64);
             _tile_stored(2, sums[2], 64);
@@ -288,7 +305,7 @@ INLINE void multiply_two_bytes(const struct product *product, int32_t panel, int
             _tile_stored(4, sums[4], 64);
             for (int32_t i = 0; i < rows; i++) {
                 const veci *sum = (const veci *)sums[0][i];
-                const int apart = HIGH * LANES / LANES;
+                const int apart = HIGH; /* vectors of one product */
                 const float scale = *(const float *)(x + i * x_stride + 3 * packed->depth);
                 const vec low = __builtin_convertvector(sum[3 * apart] + sum[4 * apart], vec);
                 const vec middle = __builtin_convertvector(sum[apart] + sum[2 * apart], vec);
@@ -317,6 +334,9 @@ INLINE void multiply_bytes(const struct product *product, int32_t panel, int pan
         no_sums();
         for (int32_t k = 0; k < packed->depth; k += 2 * DEEP) {
             const int8_t *first = weights + (int64_t)k * WIDTH;
+            if (row == start)
+                for (int p = 0; p < across; p++)
+                    fetch_ahead(first + p * apart, 2 * DEEP * WIDTH);
             ADD(_tile_dpbssd, x + k, x_stride, first, first + apart, tall, across);
         }
         EACH_SUM(_tile_stored, sums, width, tall, across);

@@ -52,11 +52,8 @@ struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs
                               .depth = kernels->depth(inputs, dtype), .parts = lossless ? 3 : 2};
     const size_t each = (size_t)panels * (size_t)kernels->width + 1;
     const size_t bytes = (size_t)packed_bytes(packed) + ALIGNMENT;
-    void *room = NULL;
-    if (posix_memalign(&room, ALIGNMENT, bytes))
-        room = NULL;
-    packed->weights = room;
-    int failed = room == NULL;
+    packed->weights = take_weights(bytes, &packed->piece);
+    int failed = packed->weights == NULL;
     if (bias != NULL)
         failed |= (packed->bias = calloc(each, sizeof *bias)) == NULL;
     if (dtype == INT8 || dtype == INT16)
@@ -67,7 +64,7 @@ struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs
         free_packed(packed);
         return NULL;
     }
-    memset(room, 0, bytes);
+    memset(packed->weights, 0, bytes);
     if (bias != NULL)
         memcpy(packed->bias, bias, sizeof *bias * (size_t)outputs);
     struct packing packing = {packed, weights, stride, 0};
@@ -77,7 +74,7 @@ struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs
 
 void free_packed(struct packed *packed)
 {
-    free(packed->weights);
+    give_weights_back(packed->piece);
     free(packed->bias);
     free(packed->scales);
     free(packed->sums);
@@ -161,10 +158,10 @@ int run_product(const struct product *asked, int32_t threads)
     struct shared shared = {.product = &product};
     int32_t down = (product.rows + TASK_ROWS - 1) / TASK_ROWS;
     shared.rows = (product.rows + down - 1) / down;
-    /* Four panels at least: few rows are multiplied with as many at a time. */
     int32_t wanted = TASKS_OF_A_THREAD * threads / down;
     shared.panels = wanted < 1 ? panels : (panels + wanted - 1) / wanted;
-    shared.panels = (shared.panels + 3) / 4 * 4;
+    const int32_t grain = best()->kernels->grain;
+    shared.panels = (shared.panels + grain - 1) / grain * grain;
     shared.across = (panels + shared.panels - 1) / shared.panels;
     shared.tasks = shared.across * down;
     in_parallel(multiply_some, &shared, shared.tasks < 2 ? 1 : threads);

@@ -31,6 +31,7 @@ enum kept {
 struct packed {
     int32_t outputs, inputs, panels, width, dtype, depth, parts;
     void *weights;
+    struct piece *piece; /* that holds them */
     float *bias, *scales;
     int32_t *sums;
 };
@@ -49,13 +50,13 @@ struct product {
     int64_t prepared_stride;
 };
 
-/* What one instruction set offers.  depth: see `struct packed`.  pack: lays out the panels from
+/* What one instruction set offers.  grain: panels that few rows are multiplied with at a time.  depth: see `struct packed`.  pack: lays out the panels from
  * `first` on, up to `last`, of weights with `stride` elements from one output to the next.
  * multiply: panels [first, last) of rows [start, stop).  prepared_bytes: of a row, 0 where x is read
  * as it is; prepare: that row.  unpack: one row of the weights. */
 struct kernels {
     const char *name;
-    int32_t width;
+    int32_t width, grain;
     int32_t (*depth)(int32_t inputs, int32_t dtype);
     void (*pack)(struct packed *packed, const float *weights, int64_t stride, int32_t first,
                  int32_t last);
@@ -77,6 +78,10 @@ extern const struct kernels kernels_amx, kernels_avx512_vnni, kernels_avx512, ke
 struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs, int32_t inputs,
                            const float *bias, int32_t dtype, int lossless, int32_t threads);
 void free_packed(struct packed *packed);
+/* Memory for weights, at the start of a cache line, and the piece to be given back when they are not
+ * needed any more; NULL when memory is short. */
+void *take_weights(size_t bytes, struct piece **from);
+void give_weights_back(struct piece *from);
 int64_t packed_bytes(const struct packed *packed);
 /* Whether bfloat16 holds all of them exactly. */
 int fits_bfloat16(const float *values, int64_t count);
