@@ -8,7 +8,9 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
 from framework.plugins.kinds import KINDS, Kind
 from framework.plugins.loading import contract_of
@@ -16,7 +18,15 @@ from framework.scaffold import plugin_source
 from framework.testing.conformance import Suite, clauses_of, suite_of
 from tools import markdown as md
 from tools.first_party import plugins_of
-from tools.surface import doc_of, fields_of, methods_of, module_of, own_classes, types_of
+from tools.surface import (
+    doc_of,
+    fields_of,
+    methods_of,
+    module_of,
+    own_classes,
+    public_names,
+    types_of,
+)
 
 FOLDER = Path(__file__).parents[1] / "docs" / "kinds"
 MEND = "run `make docs`"
@@ -136,6 +146,9 @@ def _types(kind: Kind, contract: type) -> str:
         if cls is not contract:
             parts += [f"### {name}", doc_of(cls), md.fields(fields_of(cls))]
             parts += [md.method(method) for method in methods_of(cls)]
+    for name, value in public_names(module_of(kind)):
+        if isinstance(value, Mapping) and all(map(is_dataclass, value.values())):
+            parts += [f"### {name}", *(_row(key, row) for key, row in value.items())]
     files: dict[str, list[str]] = {}
     for cls in types_of(kind):
         if cls.__name__ != "Contract":
@@ -149,6 +162,19 @@ def _types(kind: Kind, contract: type) -> str:
             )
         )
     return md.join("## Values", *parts) if parts else ""
+
+
+def _row(name: str, value: Any) -> str:
+    """One value of a table of a contract: what it has, field by field."""
+    found = [(field.name, getattr(value, field.name)) for field in fields(value)]
+    lines = [f"- {key}: {_plain(one)}" for key, one in found if one]
+    return f"`{name}`:\n\n" + "\n".join(lines)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"`{key}` {one}" for key, one in value.items())
+    return ", ".join(md.code(one) for one in value) if isinstance(value, tuple) else str(value)
 
 
 def _capabilities(kind: Kind) -> str:

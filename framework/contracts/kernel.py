@@ -144,8 +144,8 @@ class KernelQuery(Query):
     times a scale of their output, and activations times one of their row.  keep_once: something
     else reads rows of the same weight, so that a kernel which keeps it in another form must
     give `Prepared.rows`, or reject.  row_independent: a row of the result must not depend, not
-    by a bit, on how many and which rows come with it.  lossless: weights must be kept as
-    exactly as they are given.
+    by a bit, on how many and which rows come with it: promise that in the answer, or reject.
+    lossless: weights must be kept as exactly as they are given.
     """
 
     op: str = versioned(since="1.0")

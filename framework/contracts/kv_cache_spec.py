@@ -262,7 +262,7 @@ class CacheManagerType(Contract):
         """[start, stop): pages that no token from position `computed` on reads or writes.
 
         They are given back and stand in the table as the null page; named once, they are named
-        for every larger `computed`.  stop is at most computed // page_tokens: the page of the
-        next token is about to be written.
+        for every larger `computed`.  stop is at most computed // page_tokens, also where
+        there is none to name: the page of the next token is about to be written.
         """
         return 0, 0

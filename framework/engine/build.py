@@ -39,6 +39,7 @@ from framework.engine.refusals import (
 from framework.engine.remote.messages import Started
 from framework.errors import PluginError
 from framework.plugins.kinds import Scope
+from framework.plugins.lookup import kept_out
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -237,9 +238,13 @@ def _core(
     participants: Mapping[str, SchedulerParticipant],
 ) -> EngineCore:
     from framework.core.engine_core import EngineCore
+    from framework.core.kv.managers import manager_for
 
     settings = core_config(config, model, info.lookahead)
     managers = [cast("CacheManagerType", m) for _, m in registry.create_activated("kv_cache_spec")]
+    kept = kept_out(registry.records("kv_cache_spec"))
+    for spec in info.layers.values():
+        manager_for(spec, managers, kept)
     return EngineCore(
         executor, info, settings, policy=policy, participants=participants, managers=managers
     )

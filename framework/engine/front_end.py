@@ -25,7 +25,7 @@ from framework.engine.build import (
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
-from framework.engine.io import create_io_processors, find_processor
+from framework.engine.io import IOProcessors, create_io_processors, find_processor
 from framework.engine.model_files import find_draft_model, find_model, load_tokenizer
 from framework.engine.participants import create_participants, front_halves
 from framework.engine.refusals import refuse_no_folder, refuse_unsupported
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from framework.config.resolve import Resolved
     from framework.config.sections import EngineConfig
     from framework.contracts.base import Contract
-    from framework.contracts.io_processor import IOProcessor, Params, Reading, Task
+    from framework.contracts.io_processor import Params, Reading, Task
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
     from framework.contracts.participant import FrontHalf, SchedulerParticipant
@@ -76,7 +76,7 @@ class FrontEnd:
     draft_model: ModelFiles | None
     tokenizer: Tokenizer
     processors: dict[str, LogitsProcessor]
-    io_processors: dict[str, IOProcessor]
+    io_processors: IOProcessors
     chat_template: str | None
     participants: tuple[str, ...]
     halves: Mapping[str, SchedulerParticipant] = field(default_factory=dict)

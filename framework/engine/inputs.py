@@ -18,7 +18,7 @@ from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.ability import GENERATES, Ability
 from framework.engine.extras import encode_extras, read_extras
-from framework.engine.io import TEXT, RequestReader
+from framework.engine.io import TEXT, IOProcessors, RequestReader
 from framework.engine.prepared import NOTHING_SAMPLED, Draft, PreparedRequest, fan_out
 from framework.engine.prompts import of_each
 from framework.engine.request_options import RequestOptions
@@ -29,7 +29,7 @@ from framework.plugins.near import did_you_mean
 from framework.shown import shown
 
 if TYPE_CHECKING:
-    from framework.contracts.io_processor import EnginePrompt, IOProcessor, Params, Reading
+    from framework.contracts.io_processor import EnginePrompt, Params, Reading
     from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.participant import FrontHalf
     from framework.contracts.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ class InputProcessor:
         *,
         vocab_size: int,
         max_model_len: int,
-        io_processors: Mapping[str, IOProcessor],
+        io_processors: IOProcessors,
         chat_template: str | None = None,
         eos_ids: Iterable[int] = (),
         seed: int = 0,

@@ -10,7 +10,9 @@ from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 from framework.errors import InputError, PluginError
 from framework.plugins.blame import blaming, expect, unfit
+from framework.plugins.lookup import claims, denied, unusable
 from framework.plugins.near import did_you_mean
+from framework.plugins.records import Record, State
 from framework.shown import shown
 
 if TYPE_CHECKING:
@@ -24,10 +26,34 @@ TEXT, CHAT, EMBEDDING = "text", "chat", "embedding"
 """Names under which the engine's own methods find their processors."""
 
 
-def create_io_processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, IOProcessor]:
-    """Instances of the active IO processors, by name."""
+class IOProcessors(dict[str, "IOProcessor"]):
+    """Instances of the active IO processors, by name.  records: of all that are installed, so that
+    one that is kept out is not told as one that nobody activated."""
+
+    def __init__(self, active: Mapping[str, IOProcessor], records: Sequence[Record] = ()) -> None:
+        super().__init__(active)
+        self._records = records
+
+    def __missing__(self, name: str) -> IOProcessor:
+        """Raises PluginError that says why there is none of that name."""
+        kept = [r for r in claims(self._records, name) if not (r.usable or r.until_named)]
+        if kept:
+            raise denied(kept) if kept[0].state is State.DENIED else unusable(kept[0])
+        raise PluginError(
+            f"no IO processor {shown(name)} is active{did_you_mean(name, self)}",
+            plugin=f"io_processor:{name:.80}",
+            expected=f"one of {', '.join(sorted(self)) or 'none'}",
+            mend="activate it, for instance LLM(io_processors=[NAME])",
+        )
+
+
+def create_io_processors(registry: PluginRegistry, config: EngineConfig) -> IOProcessors:
+    """Make those that the configuration activates."""
     made = registry.create_activated("io_processor", config.plugin.io_processors)
-    return {record.name: cast("IOProcessor", instance) for record, instance in made}
+    return IOProcessors(
+        {record.name: cast("IOProcessor", instance) for record, instance in made},
+        registry.records("io_processor"),
+    )
 
 
 class RequestReader:
@@ -36,7 +62,7 @@ class RequestReader:
 
     def __init__(
         self,
-        processors: Mapping[str, IOProcessor],
+        processors: IOProcessors,
         tokenizer: Tokenizer,
         *,
         limit: TextLimit,
@@ -88,9 +114,9 @@ class RequestReader:
             return processor.answer(request, reading, outputs)
 
 
-def find_processor(processors: Mapping[str, IOProcessor], name: object) -> IOProcessor:
-    """The active processor of that name; PluginError for an unknown one, InputError for what is
-    no name."""
+def find_processor(processors: IOProcessors, name: object) -> IOProcessor:
+    """The active processor of that name; PluginError for one that is not active, InputError for
+    what is no name."""
     if not isinstance(name, str):
         raise InputError(
             "an IO processor is asked by its name",
@@ -98,15 +124,7 @@ def find_processor(processors: Mapping[str, IOProcessor], name: object) -> IOPro
             expected=f"one of {', '.join(sorted(processors)) or 'none'}",
             found=shown(name),
         )
-    found = processors.get(name)
-    if found is None:
-        raise PluginError(
-            f"no IO processor {shown(name)} is active{did_you_mean(name, processors)}",
-            plugin=f"io_processor:{name:.80}",
-            expected=f"one of {', '.join(sorted(processors)) or 'none'}",
-            mend="activate it, for instance LLM(io_processors=[NAME])",
-        )
-    return found
+    return processors[name]
 
 
 def _flaw(reading: Reading) -> str | None:

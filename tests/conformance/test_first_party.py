@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from framework.plugins.kinds import KINDS
 from framework.plugins.policy import Policy
 from framework.plugins.registry import PluginRegistry
-from framework.testing.conformance import Suite, check, suite_of
+from framework.testing.conformance import Suite, check, clauses_of, suite_of
 
 OURS = [record for record in PluginRegistry(policy=Policy()).records() if record.first_party]
 COMMON = [record for record in OURS if suite_of(record.kind) is Suite]
@@ -22,3 +23,12 @@ def test_a_first_party_plugin_conforms(record):
     report = check(record.key)
     assert report.conformant, report.text()
     assert not report.failures, report.text()
+
+
+def test_an_id_names_one_promise_over_all_kinds():
+    """A report, an issue or a list of expected failures quotes the id alone."""
+    found: dict[str, set[str]] = {}
+    for kind in KINDS:
+        for clause in clauses_of(suite_of(kind.name)):
+            found.setdefault(clause.id, set()).add(clause.text)
+    assert {name: texts for name, texts in found.items() if len(texts) > 1} == {}

@@ -177,6 +177,17 @@ class DropsTheNewest(SlidingWindowManager):
         return 0, -(-computed // page_tokens)
 
 
+@breaks("SPEC-020", *RUNS)
+class NoneFarAhead(SlidingWindowManager):
+    """Where it has no page to name it names an empty interval past those that are there."""
+
+    spec_class = Amnesia
+
+    def droppable(self, computed, page_tokens, spec):
+        start, stop = super().droppable(computed, page_tokens, spec)
+        return (start, stop) if start < stop else (1000, 1000)
+
+
 @breaks("SPEC-021", *RUNS)
 class OneTooMany(SlidingWindowManager):
     """Takes the window for one token shorter."""

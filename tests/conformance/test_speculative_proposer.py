@@ -82,31 +82,31 @@ class Heads(SpeculativeProposer):
         return [[] for _ in step.slots]
 
 
-@breaks("SPEC-001", "SPEC-201")
+@breaks("PROP-001", "PROP-201")
 class NeedsLuck(Again):
     need = "luck"
 
 
-@breaks("SPEC-010", "SPEC-011", "SPEC-014", "SPEC-015", "SPEC-016", "SPEC-012", "SPEC-018")
+@breaks("PROP-010", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-012", "PROP-018")
 class ProposesTooMany(Again):
     def guess(self, slot, tokens, wanted):
         return [1] * (wanted + 1)
 
 
-@breaks("SPEC-010", "SPEC-011", "SPEC-014", "SPEC-015", "SPEC-016", "SPEC-012", "SPEC-018")
+@breaks("PROP-010", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-012", "PROP-018")
 class ProposesWhatIsNoToken(Again):
     def guess(self, slot, tokens, wanted):
         return [300]
 
 
-@breaks("SPEC-011")
+@breaks("PROP-011")
 class ReadsItsNeighbour(Again):
     def propose(self, step):
         found = super().propose(step)
         return [ids[: int(step.wanted.min())] for ids in found]
 
 
-@breaks("SPEC-012", "SPEC-011", "SPEC-014", "SPEC-015", "SPEC-016")
+@breaks("PROP-012", "PROP-011", "PROP-014", "PROP-015", "PROP-016")
 class CountsCalls(Again):
     calls = 0
 
@@ -115,7 +115,7 @@ class CountsCalls(Again):
         return [self.calls % 7]
 
 
-@breaks("SPEC-013")
+@breaks("PROP-013")
 class WritesIntoTheTable(Again):
     def propose(self, step):
         found = super().propose(step)
@@ -123,7 +123,7 @@ class WritesIntoTheTable(Again):
         return found
 
 
-@breaks("SPEC-014")
+@breaks("PROP-014")
 class ForgetsWhenTold(Keeps):
     def admit(self, request):
         self.after.setdefault(request.slot, {})
@@ -134,46 +134,46 @@ class ForgetsWhenTold(Keeps):
         self.read.pop(slot, None)
 
 
-@breaks("SPEC-015", "SPEC-011", "SPEC-014")
+@breaks("PROP-015", "PROP-011", "PROP-014")
 class KnowsItsSlot(Again):
     def guess(self, slot, tokens, wanted):
         return super().guess(slot, tokens, wanted)[: 1 if slot == 6 else wanted]
 
 
-@breaks("SPEC-016", "SPEC-011", "SPEC-012", "SPEC-014", "SPEC-015", "SPEC-018")
+@breaks("PROP-016", "PROP-011", "PROP-012", "PROP-014", "PROP-015", "PROP-018")
 class ReadsTheLastTwoOnly(Keeps):
     def guess(self, slot, tokens, wanted):
         self.read[slot] = max(len(tokens) - 2, 0)
         return super().guess(slot, tokens, wanted)
 
 
-@breaks("SPEC-017")
+@breaks("PROP-017")
 class TakesItsTime(Again):
     def propose(self, step):
         spend(0.2)
         return super().propose(step)
 
 
-@breaks("SPEC-018")
+@breaks("PROP-018")
 class SaysNothing(Again):
     def guess(self, slot, tokens, wanted):
         return []
 
 
-@breaks("SPEC-101", *(f"SPEC-{number:03}" for number in (*range(10, 19),)))
+@breaks("PROP-101", *(f"PROP-{number:03}" for number in (*range(10, 19),)))
 class ReadsTheModel(Again):
     def load(self, context):
         self.embed = context.target.embed
         return ProposerInfo()
 
 
-@breaks("SPEC-101")
+@breaks("PROP-101")
 class WantsStatesAllTheSame(Again):
     def load(self, context):
         return ProposerInfo(taps=(1,))
 
 
-@breaks("SPEC-201")
+@breaks("PROP-201")
 class TrustsThatHeadsAreThere(Heads):
     """Broken on purpose."""
 

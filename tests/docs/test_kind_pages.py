@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from framework.contracts.base import Contract, Supported
+from framework.contracts.kernel import OPERATORS
 from framework.plugins.kinds import KINDS, Stability
 from framework.plugins.loading import contract_of
 from framework.testing.conformance import Suite, clause, suite_of
@@ -51,6 +52,16 @@ def test_a_stable_contract_has_docstrings_clauses_and_a_page(kind, made):
     page = made[f"{kind.name}.md"]
     found = list(gaps(contract_of(kind), module_of(kind), suite_of(kind.name), page))
     assert not found, "\n".join(found)
+
+
+def test_the_page_of_kernels_says_what_each_operator_takes_and_gives(made):
+    """Else nobody writes one from the page: "the rows of `OPERATORS`" is no answer."""
+    page = made["kernel.md"]
+    for name, operator in OPERATORS.items():
+        rows = page.partition(f"\n`{name}`:\n")[2].partition("\n\n`")[0]
+        assert operator.call in rows
+        assert all(f"`{key}` {shape}" in rows for key, shape in operator.weights.items())
+        assert all(f"`{one}`" in rows for one in (*operator.constants, *operator.traits))
 
 
 def test_pages_say_what_is_read_called_and_awaited(made):

@@ -13,6 +13,7 @@ from framework.core.engine_core import EngineCore
 from framework.core.policies import FirstComeFirstServed
 from framework.engine.client import InProcessClient
 from framework.engine.inputs import InputProcessor
+from framework.engine.io import IOProcessors
 from framework.io.chat import ChatProcessor
 from framework.io.text import TextProcessor
 from framework.testing.byte_tokenizer import EOS, ByteTokenizer
@@ -57,7 +58,7 @@ class Harness:
             tokenizer,
             vocab_size=self.core.vocab_size,
             max_model_len=self.core.max_model_len,
-            io_processors={"text": TextProcessor(), "chat": ChatProcessor()},
+            io_processors=IOProcessors({"text": TextProcessor(), "chat": ChatProcessor()}),
             eos_ids=options.pop("eos_ids", tokenizer.eos_ids),
             **options,
         )

@@ -11,7 +11,7 @@ import pytest
 from framework import LLM, SamplingParams
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Place, Reading
 from framework.engine.async_engine import AsyncEngine
-from framework.errors import InputError, PluginError
+from framework.errors import ConfigError, InputError, PluginError
 from framework.io.chat import ChatProcessor
 from framework.testing.byte_tokenizer import ByteTokenizer
 from framework.testing.fake_model import MODEL, fake_plugins
@@ -214,3 +214,23 @@ def test_nobody_waits_for_a_template_that_came_with_a_request(monkeypatch):
     last, prompts = asyncio.run(main())
     assert last.finished
     assert len(prompts) == 3
+
+
+def test_one_that_is_kept_out_is_told_with_the_reason(monkeypatch):
+    """Not as one that nobody activated: it would be kept out of the list, too."""
+    monkeypatch.setenv("FRAMEWORK_PLUGINS_DENY", "io_processor:embedding")
+    with LLM(MODEL, plugins=fake_plugins(), executor="echo") as llm:
+        with pytest.raises(PluginError, match="embedding@framework is denied") as denied:
+            llm.ask("embedding", "a text")
+        with pytest.raises(PluginError, match="no IO processor 'embeding' is active"):
+            llm.ask("embeding", "a text")
+    assert "FRAMEWORK_PLUGINS_DENY" in denied.value.mend
+
+
+def test_cache_managers_that_are_kept_out_are_told_with_the_reason(monkeypatch):
+    monkeypatch.setenv("FRAMEWORK_PLUGINS_DENY", "kv_cache_spec:full_attention")
+    with pytest.raises(ConfigError, match="no cache manager serves") as denied:
+        LLM(MODEL, plugins=fake_plugins(), executor="echo")
+    assert "kv_cache_spec:full_attention" in denied.value.found
+    assert "FRAMEWORK_PLUGINS_DENY" in denied.value.found
+    assert "allow it" in denied.value.mend

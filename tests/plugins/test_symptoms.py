@@ -272,6 +272,12 @@ def test_symptom_12_the_kit_ships_with_the_core_and_needs_no_device(house):
     house.add("e", {"scheduling_policies q": "P"}, "class P: pass\n")
     report = check("scheduling_policy:q@e", only=only)
     assert [outcome.clause.id for outcome in report.failures] == ["ALL-020"]
+    report = check("scheduling_policy:q@e", only=["POL-001"])
+    assert not report.conformant, "what was asked for is not known"
+    assert report.problems == (
+        "POL-001 was asked for and is not run: the construct layer broke at ALL-020",
+    )
+    assert [outcome.clause.id for outcome in report.outcomes] == ["ALL-020", "POL-001"]
 
 
 def test_symptom_13_two_claims_to_a_name_are_told_with_both_owners(house):

@@ -148,8 +148,14 @@ BUILT_IN = (
 )
 
 
-def manager_for(spec: KVCacheSpec, managers: Iterable[CacheManagerType]) -> CacheManagerType:
-    """The manager of the nearest class of `spec`'s MRO.  Raises ConfigError without one."""
+def manager_for(
+    spec: KVCacheSpec, managers: Iterable[CacheManagerType], kept_out: str = ""
+) -> CacheManagerType:
+    """The manager of the nearest class of `spec`'s MRO.
+
+    kept_out: managers that are there and may not be used, and why, for the message.
+    Raises ConfigError without one.
+    """
     by_class = {manager.spec_class: manager for manager in managers}
     for cls in type(spec).__mro__:
         if cls in by_class:
@@ -158,5 +164,7 @@ def manager_for(spec: KVCacheSpec, managers: Iterable[CacheManagerType]) -> Cach
     raise ConfigError(
         f"no cache manager serves the spec {type(spec).__name__}",
         expected=f"a plugin of kind kv_cache_spec for it; here are {known}",
-        mend="install the plugin that the model's definition names, or use another model",
+        found=kept_out or "none",
+        mend=("mend that, or allow it; else " if kept_out else "")
+        + "install the plugin that the model's definition names, or use another model",
     )

@@ -35,8 +35,9 @@ def check(
     """Run a suite on a plugin, in this process.
 
     plugin: "kind:name", "kind:name@distribution" or a class; None takes the suite's own.
-    suite: by default that of the kind.  only: clause ids, and what they rest on; then the
-    others are left out of the report.  ad_hoc: {"kind:name": "module:attr"}.
+    suite: by default that of the kind.  only: clause ids; of the others the report has then those
+    that kept one of these from being run, which makes the plugin not conformant.
+    ad_hoc: {"kind:name": "module:attr"}.
     budget: seconds that a clause may take.
     slowness: in place of the suite's; it multiplies `budget` and all budgets of the suite.
 
@@ -94,10 +95,17 @@ def prepare(
 
 def complete(run: Run, only: Collection[str] = ()) -> Report:
     """Run what is not settled yet, and report."""
-    names = sorted(only) if only else [clause.id for clause in run.clauses]
-    outcomes = [run.outcome(name) for name in names]
+    outcomes = [run.outcome(name) for name in only or [clause.id for clause in run.clauses]]
+    problems = tuple(
+        f"{o.clause.id} was asked for and is not run: {o.message}"
+        for o in outcomes
+        if only and o.status is Status.NOT_RUN and o.clause.layer in run.layers
+    )
+    if problems:
+        outcomes += [o for o in run.broken() if o not in outcomes]
+    outcomes.sort(key=lambda o: (o.clause.layer, o.clause.id))
     declared, unproven = _claims(run, outcomes)
-    return report_of(run, outcomes, capabilities=declared, unproven=unproven)
+    return report_of(run, outcomes, capabilities=declared, unproven=unproven, problems=problems)
 
 
 def report_of(

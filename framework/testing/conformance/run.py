@@ -59,7 +59,7 @@ class Run:
         self._release = framework.__version__  # read from metadata each time
         self.seed = suite.seed if seed is None else seed
         self._only_case = only_case
-        self._layers = frozenset(layers)
+        self.layers = frozenset(layers)
         self._budget = budget
         self._slowness = suite.slowness if slowness is None else slowness
         self._watch = watch
@@ -89,6 +89,12 @@ class Run:
             broken = self._broken_before(clause.layer)
             self._outcomes[clause_id] = self._settle(clause, broken)
         return self._outcomes[clause_id]
+
+    def broken(self) -> list[Outcome]:
+        """Of the clauses settled so far, those that keep later layers from being run."""
+        settled = self._outcomes.values()
+        failed = [o for o in settled if o.status is Status.FAILED]
+        return [o for o in failed if o.clause.required(self._release)]
 
     def adopt(self, outcomes: Mapping[str, Outcome]) -> None:
         """Take outcomes of clauses that another process ran; they are not run again."""
@@ -127,7 +133,7 @@ class Run:
         return None
 
     def _settle(self, clause: Clause, broken: Outcome | None) -> Outcome:
-        if clause.layer not in self._layers:
+        if clause.layer not in self.layers:
             return Outcome(clause=clause, status=Status.NOT_RUN, message="not asked for")
         if clause.layer is Layer.IMPORT and not self.target.importable:
             return Outcome(

@@ -29,7 +29,12 @@ class KernelWishes(KernelAnswers):
         for case in self.cases(6):
             query = self._wishing(case, "row_independent")
             bound = self.bind(case, query)
-            expect(bound.answer.row_independent, "asked for, and not promised", found=bound.answer)
+            expect(
+                bound.answer.row_independent,
+                "asked for, and neither promised nor rejected",
+                expected="KernelSupported(row_independent=True), or Rejected for that field",
+                found=bound.answer,
+            )
             x = self.x(case, query, max(ROWS))
             whole = self.read(query, self.call(bound, x))
             for rows in (count for count in ROWS if count):

@@ -150,13 +150,13 @@ class SpeculativeProposerSuite(Suite):
             self.admit(own, row.slot, row.tokens[:-1])
         return own
 
-    @clause("SPEC-001", "it says what it needs", layer=Layer.CONSTRUCT, of=PROPOSE)
+    @clause("PROP-001", "it says what it needs", layer=Layer.CONSTRUCT, of=PROPOSE)
     def need_is_known(self) -> None:
         need: object = self.new().need
         expect(need in NEEDS, "`need` is unknown", expected=NEEDS, found=need)
 
     @clause(
-        "SPEC-010",
+        "PROP-010",
         "each row gets ids of the vocabulary, no more than are wanted",
         needs="tokens_only",
         of=PROPOSE,
@@ -169,7 +169,7 @@ class SpeculativeProposerSuite(Suite):
             self.ask(self.begun(short), short)
 
     @clause(
-        "SPEC-011",
+        "PROP-011",
         "a row's drafts are the same beside others and alone, in any order",
         needs="tokens_only",
         of=PROPOSE,
@@ -183,7 +183,7 @@ class SpeculativeProposerSuite(Suite):
                 wanted = [self.fresh(rows[index]) for index in order]
                 expect(found == wanted, "rows mix", expected=wanted, found=found)
 
-    @clause("SPEC-012", "to be asked again changes nothing", needs="tokens_only", of=PROPOSE)
+    @clause("PROP-012", "to be asked again changes nothing", needs="tokens_only", of=PROPOSE)
     def asking_is_no_event(self) -> None:
         for case in self.cases(6):
             row = self.row(case, 2)
@@ -191,7 +191,7 @@ class SpeculativeProposerSuite(Suite):
             found = [self.ask(own, [row])[0] for _ in range(3)]
             expect(found == found[:1] * 3, "asked again, it says otherwise", found=found)
 
-    @clause("SPEC-013", "what it is shown stays as it was", needs="tokens_only", of=PROPOSE)
+    @clause("PROP-013", "what it is shown stays as it was", needs="tokens_only", of=PROPOSE)
     def arguments_stay(self) -> None:
         for case in self.cases(4):
             rows = [self.row(case, slot) for slot in (1, 4)]
@@ -203,7 +203,7 @@ class SpeculativeProposerSuite(Suite):
                 expect(same, f"{name} was changed")
 
     @clause(
-        "SPEC-014",
+        "PROP-014",
         "a slot forgets who was in it, also where nobody said that he left",
         needs="tokens_only",
         of=("admit", "drop"),
@@ -222,7 +222,7 @@ class SpeculativeProposerSuite(Suite):
                 expect(found == wanted, "of the one before", expected=wanted, found=found)
 
     @clause(
-        "SPEC-015",
+        "PROP-015",
         "a request goes on in another slot as if it had stayed",
         needs="tokens_only",
         of=("admit",),
@@ -240,7 +240,7 @@ class SpeculativeProposerSuite(Suite):
             expect(found == stayed, "moved, it says otherwise", expected=stayed, found=found)
 
     @clause(
-        "SPEC-016",
+        "PROP-016",
         "steps in which it was not asked make no difference",
         needs="tokens_only",
         of=PROPOSE,
@@ -256,7 +256,7 @@ class SpeculativeProposerSuite(Suite):
             expect(found == wanted, "left out, it says otherwise", expected=wanted, found=found)
 
     @clause(
-        "SPEC-017",
+        "PROP-017",
         "drafts for 32 requests of 2,000 tokens are quick: they cost every step",
         needs="tokens_only",
         must=False,
@@ -279,7 +279,7 @@ class SpeculativeProposerSuite(Suite):
         self.expect_quick(took, self.propose_budget, "proposing is slow")
 
     @clause(
-        "SPEC-018",
+        "PROP-018",
         "a text that repeats gets drafts",
         needs="tokens_only",
         must=False,
@@ -292,7 +292,7 @@ class SpeculativeProposerSuite(Suite):
                 return
         raise Violation("a text that repeats six times gets no drafts at any place")
 
-    @clause("SPEC-101", "it loads without a model", needs="tokens_only", of=("load",))
+    @clause("PROP-101", "it loads without a model", needs="tokens_only", of=("load",))
     def it_loads_alone(self) -> None:
         info = self.load(self.new())
         expect(isinstance(info, ProposerInfo), "load answers otherwise", found=type(info).__name__)
@@ -301,7 +301,7 @@ class SpeculativeProposerSuite(Suite):
         expect(not info.taps, "it wants hidden states", expected="none", found=info.taps)
 
     @clause(
-        "SPEC-201",
+        "PROP-201",
         "without what it reads it does not load, and says what is missing",
         lacks="tokens_only",
         of=("load",),
