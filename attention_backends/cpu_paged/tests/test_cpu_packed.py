@@ -142,6 +142,39 @@ def test_rows_that_are_not_finite_spoil_no_others(each_set):
         assert torch.equal(found[rest], whole[rest])
 
 
+@pytest.mark.parametrize("top", [3.4e38, 1.5 * 2.0**126, 2.0**120, 1.0, 2.0**-100])
+def test_activations_at_the_ends_of_float32_count(top, each_set):
+    """Nothing that is finite in between may turn infinite, lose its digits or its sign."""
+    torch.manual_seed(0)
+    weight = torch.randn(70, 100) / 1024  # so that no sum is infinite
+    x = torch.randn(40, 100).clamp(-1, 1) * torch.linspace(0.6, 1, 40)[:, None]
+    x = (x.double() * top).float()
+    for kept, wish in FORMS:
+        exact = weight.to(kept).float()
+        found = prepared(exact, **wish)
+        off = (found.call(x).double() - x.double() @ exact.double().T).abs()
+        terms = x.abs().double() @ exact.abs().double().T
+        assert (off <= (0.03 if "quantization" in wish else 2.0**-10) * terms).all(), (kept, wish)
+        assert (prepared(exact * 0, **wish).call(x) == 0).all()
+
+
+@pytest.mark.parametrize("inputs", [65536, 65537])
+def test_the_largest_sums_of_bytes_are_exact_or_refused(inputs, each_set):
+    """All of one sign and size, which no sum can be larger than."""
+    weight = torch.ones(3, inputs)
+    found = prepared(weight, quantization="int8")
+    if inputs > 65536:
+        assert isinstance(found, Rejected)
+        assert "65536" in str(found.reasons[0])
+    else:
+        off = found.call(torch.full((2, inputs), -2.0)) + 2 * inputs
+        assert off.abs().max() <= 2 * inputs * 2.0**-20
+    # Not held by bfloat16: whole numbers of 16 bits, if there are tiles.
+    found = prepared(weight * (1 + 2.0**-9))
+    exact = -2.0 * inputs * (1 + 2.0**-9)
+    assert ((found.call(torch.full((2, inputs), -2.0)) / exact - 1).abs() <= 2.0**-7).all()
+
+
 def test_outputs_with_outliers_are_no_whole_numbers():
     """One large weight would leave few digits to the others of its output."""
     torch.manual_seed(0)

@@ -27,7 +27,14 @@ def run(
 Norm = tuple[int, float, float]
 
 def pack(
-    weights: int, stride: int, outputs: int, inputs: int, bias: int, dtype: int, threads: int
+    weights: int,
+    stride: int,
+    outputs: int,
+    inputs: int,
+    bias: int,
+    dtype: int,
+    lossless: bool,
+    threads: int,
 ) -> object: ...
 def fits_bfloat16(values: int, count: int) -> bool: ...
 def packed_bytes(packed: object) -> int: ...

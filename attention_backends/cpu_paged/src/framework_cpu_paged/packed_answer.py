@@ -14,6 +14,8 @@ UNIT = 2.0**-24
 HALF_UNIT = 2.0**-11
 """The same for fp16."""
 SMALLEST_NORMAL = 2.0**-14
+SMALLEST_IN_TILES = 2.0**-108
+"""Tiles take bfloat16 below 2^-126 for zero: that is the least `error` of this."""
 SHARE = 2.0**-5
 """Of whole numbers of 16 bits those from here on up are as exact as fp16."""
 KEPT: Mapping[bool, str] = {
@@ -82,7 +84,7 @@ def answer(query: KernelQuery, built: Callable[[], bool] = native_is_built) -> A
     return KernelSupported(
         note=f"in C, in torch's threads; weights {KEPT[query.lossless]}, sums in float32",
         error=terms * UNIT + (0.0 if query.lossless else 4 * HALF_UNIT),
-        smallest=0.0 if query.lossless else SMALLEST_NORMAL,
+        smallest=SMALLEST_IN_TILES if query.lossless else SMALLEST_NORMAL,
         share=0.0 if query.lossless else SHARE,
         packs=True,
         row_independent=True,

@@ -100,7 +100,18 @@ def _is_even(weight: torch.Tensor) -> bool:
 
 
 def _whole(name: str, weight: torch.Tensor) -> int:
-    """INT8, unless a number that is none would spoil the scale of its output."""
+    """INT8, unless a number that is none would spoil the scale of its output, or sums might not
+    fit."""
+    if weight.shape[1] > MOST_INPUTS:
+        raise UnfitError(
+            Rejection(
+                code="inputs",
+                field="quantization",
+                found=f"{name} with {weight.shape[1]} inputs",
+                needed=f"at most {MOST_INPUTS} inputs, so that sums fit into 32 bits",
+                remedy="leave out quantization",
+            )
+        )
     if torch.isfinite(weight).all():
         return INT8
     raise UnfitError(

@@ -4,6 +4,7 @@
  * BFLOAT16 weights meet a row whose numbers are cut into parts, each the bfloat16 next to what the
  * parts before it leave: three hold a float32, two are off by at most 2^-18 of it.  Every sum takes
  * its inputs in blocks of 32 and, within one, the parts in one order, whatever rows are beside it.
+ * Weights and parts below 2^-126 count as zero there.
  *     weights [depth / 2][width][2];  a prepared row [parts][depth]
  *
  * INT16 weights are whole numbers of two bytes, the high and the low one, times a scale of their
@@ -89,17 +90,22 @@ static void unpack_tiles(const struct packed *packed, int32_t output, float *out
         }
 }
 
-/* The first part of two vectors; what it leaves of them stays there. */
+/* The first part of two vectors; what it leaves of them stays there.  What is finite has a finite
+ * part, though infinity may be nearer; of what is not nothing is left, not no number. */
 INLINE __m512i take_part(__m512 *low, __m512 *high)
 {
-    const __m512i part = (__m512i)_mm512_cvtne2ps_pbh(*high, *low);
+    enum { SMALLER_WITH_SIGN_OF_FIRST = 2 };
+    const __m512 top = _mm512_set1_ps(0x1.fep127f), most = _mm512_set1_ps(0x1.fffffep127f);
+    const __mmask16 lows = _mm512_cmp_ps_mask(_mm512_abs_ps(*low), most, _CMP_LE_OQ);
+    const __mmask16 highs = _mm512_cmp_ps_mask(_mm512_abs_ps(*high), most, _CMP_LE_OQ);
+    const __m512i part = (__m512i)_mm512_cvtne2ps_pbh(
+        _mm512_mask_range_ps(*high, highs, *high, top, SMALLER_WITH_SIGN_OF_FIRST),
+        _mm512_mask_range_ps(*low, lows, *low, top, SMALLER_WITH_SIGN_OF_FIRST));
     const __m512 first = (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_castsi512_si256(part)), 16);
     const __m512 second =
         (__m512)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(part, 1)), 16);
-    /* Of what is not finite nothing is left, not no number. */
-    const __m512 most = _mm512_set1_ps(0x1.fffffep127f);
-    *low = _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(first), most, _CMP_LE_OQ), *low, first);
-    *high = _mm512_maskz_sub_ps(_mm512_cmp_ps_mask(_mm512_abs_ps(second), most, _CMP_LE_OQ), *high, second);
+    *low = _mm512_maskz_sub_ps(lows, *low, first);
+    *high = _mm512_maskz_sub_ps(highs, *high, second);
     return part;
 }
 
@@ -129,12 +135,14 @@ static void part_bytes(const struct packed *packed, const float *x, int8_t *prep
     const float top = _mm512_reduce_max_ps(most), finite = sum_of((vec)odd) == 0;
     *(float *)(prepared + 3 * depth) = finite ? top : NAN;
     memset(prepared, 0, 3 * (size_t)depth);
-    const float inverse = 1 / top;
-    if (!finite || !(inverse < INFINITY))
+    if (!finite || top == 0)
         return;
+    /* One over the largest or the smallest floats has few digits, or none. */
+    const float nearer = top > 1 ? 0x1p-64f : 0x1p64f, inverse = 1 / (top * nearer);
     for (int32_t k = 0; k < size; k += 16) {
         const __mmask16 mask = (__mmask16)(size - k >= 16 ? 0xffff : (1 << (size - k)) - 1);
-        const __m512 value = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + k), _mm512_set1_ps(inverse));
+        const __m512 near = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x + k), _mm512_set1_ps(nearer));
+        const __m512 value = _mm512_mul_ps(near, _mm512_set1_ps(inverse));
         __m512i whole = _mm512_cvtps_epi32(_mm512_mul_ps(value, _mm512_set1_ps(LARGEST_OF_THREE)));
         for (int32_t byte = 2; byte >= 0; byte--) {
             const __m128i last = _mm512_cvtepi32_epi8(whole);
@@ -345,7 +353,7 @@ INLINE void multiply_bytes(const struct product *product, int32_t panel, int pan
             float *out = product->out + (row + i) * product->out_stride + panel * WIDTH - product->origin;
             for (int32_t j = 0; j < width; j += LANES)
                 store(out + j, __builtin_convertvector(*(const veci *)(sums + i * width + j), vec) *
-                                   scale * *(const loose_vec *)(packed->scales + panel * WIDTH + j));
+                                   *(const loose_vec *)(packed->scales + panel * WIDTH + j) * scale);
         }
     }
 }

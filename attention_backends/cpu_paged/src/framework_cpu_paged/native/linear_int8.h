@@ -36,9 +36,8 @@ static void SUFFIX(pack_int8)(struct packed *packed, const float *weights, int64
         int32_t sum = 0;
         for (int32_t k = 0; k < packed->inputs; k++)
             most = fmaxf(most, fabsf(row[k]));
-        const float inverse = most > 0 ? 127 / most : 0;
         for (int32_t k = 0; k < packed->inputs; k++) {
-            int8_t whole = (int8_t)lrintf(row[k] * inverse);
+            int8_t whole = (int8_t)(most > 0 ? lrintf(row[k] / most * 127) : 0);
             to[(int64_t)(k / 4) * 4 * WIDTH + k % 4] = whole;
             sum += whole;
         }
@@ -145,8 +144,9 @@ INLINE void multiply_quads(const struct product *product, int32_t panel, int32_t
             whole -= added * 128;
 #endif
             const float scale = *(const float *)(x + i * product->prepared_stride + scale_at(packed));
-            vec sum = __builtin_convertvector(whole, vec) * scale *
-                      *(const loose_vec *)(packed->scales + at);
+            /* That of the row last: it may be so large that times whole numbers it is infinite. */
+            vec sum = __builtin_convertvector(whole, vec) *
+                      *(const loose_vec *)(packed->scales + at) * scale;
             if (packed->bias != NULL)
                 sum += *(const loose_vec *)(packed->bias + at);
             if (product->more != NULL)

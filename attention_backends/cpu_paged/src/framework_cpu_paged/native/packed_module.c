@@ -203,7 +203,7 @@ static PyObject *py_run_leave(PyObject *self, PyObject *args)
 
 PyMethodDef packed_methods[] = {
     {"pack", py_pack, METH_VARARGS,
-     "pack(weights, stride, outputs, inputs, bias, dtype, threads): packed weights."},
+     "pack(weights, stride, outputs, inputs, bias, dtype, lossless, threads): packed weights."},
     {"fits_bfloat16", py_fits, METH_VARARGS,
      "fits_bfloat16(values, count): whether bfloat16 holds all these float32 exactly."},
     {"packed_bytes", py_bytes, METH_O, "packed_bytes(packed): of its weights."},
