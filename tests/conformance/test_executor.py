@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from framework.contracts.step import NOTHING_LATE
 from framework.errors import PluginError
 from framework.testing import ScriptedRunner
 from framework.testing.conformance import clauses_of
@@ -19,7 +20,7 @@ from framework_executors.in_process import InProcessExecutor
 from tests.conformance.mutants import assert_caught, breaks, mutants_of, uncovered, unpaired
 
 
-@breaks("EXEC-001", *(f"EXEC-00{n}" for n in range(2, 8)))
+@breaks("EXEC-001", *(f"EXEC-00{n}" for n in range(2, 9)))
 class HasItsOwn(InProcessExecutor):
     """Makes a runner that nobody has asked for."""
 
@@ -91,6 +92,22 @@ class ForgetsTheFailed(InProcessExecutor):
         except Exception:
             self._runner = None
             raise
+
+
+@breaks("EXEC-008")
+class ComesTooEarly(InProcessExecutor):
+    """Ends steps without what came late."""
+
+    def finish(self, ticket, late):
+        return super().finish(ticket, NOTHING_LATE)
+
+
+@breaks("EXEC-008")
+class SendsMasksOnly(InProcessExecutor):
+    """What participants attach stays behind."""
+
+    def finish(self, ticket, late):
+        return super().finish(ticket, replace(late, attachments={}))
 
 
 MUTANTS = mutants_of(list(globals().values()))

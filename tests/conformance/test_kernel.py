@@ -162,6 +162,16 @@ class ErrsInLinear(Changed):
         return result * 1.1 if query.op == "linear" else result
 
 
+@breaks("KERN-101", *COMPUTES)
+class ForgetsWhatFollowsTheFirstTile(Changed):
+    """Right in decoding, wrong in the prompt."""
+
+    def computed(self, result, x, query):
+        if query.op == "linear" and len(result) > 256:
+            result[256:] = 0
+        return result
+
+
 @breaks("KERN-102", *COMPUTES)
 class ErrsInLogits(Changed):
     def computed(self, result, x, query):

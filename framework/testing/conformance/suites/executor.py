@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import numpy as np
+
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import CachePlan, LateInputs, RunnerInfo, StepPlan, StepResult, Ticket
 from framework.errors import ModelError, PluginError, SelectionError
@@ -22,13 +24,15 @@ RUNNER, BROKEN = "conformance_runner", "conformance_broken"
 
 class Recorder(ScriptedRunner):
     """A scripted runner that notes what it is told.  made: all of them, until they are cleared.
-    calls: (method, step id) in their order."""
+    calls: (method, step id) in their order.  given: the plan and the late inputs of each step."""
 
     made: ClassVar[list[Recorder]] = []
 
     def __init__(self, options: Any = None) -> None:
         super().__init__()
         self.calls: list[tuple[str, int]] = []
+        self.given: list[tuple[StepPlan, LateInputs]] = []
+        self._submitted: dict[int, StepPlan] = {}
         self.made.append(self)
 
     def load(self, context: RunnerContext) -> RunnerInfo:
@@ -41,10 +45,12 @@ class Recorder(ScriptedRunner):
 
     def submit(self, plan: StepPlan) -> Ticket:
         self.calls.append(("submit", plan.step_id))
+        self._submitted[plan.step_id] = plan
         return super().submit(plan)
 
     def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
         self.calls.append(("finish", ticket.step_id))
+        self.given.append((self._submitted[ticket.step_id], late))
         return super().finish(ticket, late)
 
     def close(self) -> None:
@@ -151,6 +157,34 @@ class ExecutorSuite(RunnerClauses):
                 expect(
                     rank.calls == wanted, "a rank misses calls", expected=wanted, found=rank.calls
                 )
+
+    @clause("EXEC-008", "every rank gets what a step brings late", of=("submit", "finish"))
+    def late_inputs_are_passed_on(self) -> None:
+        """Masks and what participants attach: a rank without them computes other tokens."""
+        for case in self.cases(1):
+            self.forget()
+            driver = self.driver()
+            driver.admit(0, self.prompt(case, 6), self.sampling())
+            words = -(-self.info.vocab_size // 32)
+            mask = case.rng.integers(1, 1 << 32, (1, words), dtype=np.uint32)
+            late = LateInputs(
+                bitmask=mask,
+                bitmask_rows=np.zeros(1, np.int32),
+                covered=np.zeros(1, np.int32),
+                attachments={"who": b"what"},
+            )
+            driver.run((0, 6), late=late, attachments={"who": b"early"})
+            expect(self.ranks(), "no rank was made")
+            for rank in self.ranks():
+                plan, found = rank.given[-1]
+                early = dict(plan.attachments)
+                expect(early == {"who": b"early"}, "attachments of a plan are lost", found=early)
+                late_ones = dict(found.attachments)
+                expect(late_ones == {"who": b"what"}, "late attachments are lost", found=late_ones)
+                for name in ("bitmask", "bitmask_rows", "covered"):
+                    mine, theirs = getattr(late, name), getattr(found, name)
+                    same = theirs is not None and np.array_equal(mine, theirs)
+                    expect(same, f"late {name} is another", expected=mine, found=theirs)
 
     @clause("EXEC-006", "what it tells of the model holds for each of its ranks", of=("load",))
     def facts_are_merged(self) -> None:
