@@ -107,10 +107,12 @@ def test_a_context_that_is_full_forgets_the_oldest_exchange(run, fake):
     assert "1 oldest exchange(s) were forgotten" in err
 
 
-def test_flags_of_an_engine_beside_a_url_are_refused(run, url):
-    code, _, err = run("chat", "--url", url, "--dtype", "float32", stdin="hi\n")
+@pytest.mark.parametrize("command", ["chat", "complete"])
+@pytest.mark.parametrize("flag", ["--dtype", "--quantization"])
+def test_flags_of_an_engine_beside_a_url_are_refused(run, url, command, flag):
+    code, _, err = run(command, "--url", url, flag, "float32", stdin="hi\n")
     assert code == 1
-    assert "--dtype" in err
+    assert flag in err
 
 
 @pytest.mark.parametrize(

@@ -47,12 +47,18 @@ def chat(
     seed: options.Seed = None,
     stop: options.Stop = None,
     dtype: options.Dtype = None,
+    quantization: options.Quantization = None,
     max_model_len: options.MaxModelLen = None,
     config: options.Config = None,
     settings: options.Settings = None,
 ) -> None:
     """Talk to a model, here or behind a URL.  Lines from a pipe are questions, one each."""
-    engine = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    engine = {
+        "model": model,
+        "dtype": dtype,
+        "quantization": quantization,
+        "max_model_len": max_model_len,
+    }
     sampling = {
         "max_tokens": max_tokens,
         "temperature": temperature,

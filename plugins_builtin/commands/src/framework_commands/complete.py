@@ -32,12 +32,18 @@ def complete(
     seed: options.Seed = None,
     stop: options.Stop = None,
     dtype: options.Dtype = None,
+    quantization: options.Quantization = None,
     max_model_len: options.MaxModelLen = None,
     config: options.Config = None,
     settings: options.Settings = None,
 ) -> None:
     """Let a model continue texts, here or behind a URL, one after the other, as it comes."""
-    engine = {"model": model, "dtype": dtype, "max_model_len": max_model_len}
+    engine = {
+        "model": model,
+        "dtype": dtype,
+        "quantization": quantization,
+        "max_model_len": max_model_len,
+    }
     sampling = {
         "max_tokens": max_tokens,
         "temperature": temperature,

@@ -57,6 +57,7 @@ def run_batch(
     tool_parser: Annotated[str | None, typer.Option(help="As of `framework serve`.")] = None,
     reasoning_parser: Annotated[str | None, typer.Option(help="As of `framework serve`.")] = None,
     dtype: options.Dtype = None,
+    quantization: options.Quantization = None,
     max_model_len: options.MaxModelLen = None,
     config: options.Config = None,
     settings: options.Settings = None,
@@ -73,6 +74,7 @@ def run_batch(
     flags = {
         "model": model,
         "dtype": dtype,
+        "quantization": quantization,
         "max_model_len": max_model_len,
         "tool_parser": tool_parser,
         "reasoning_parser": reasoning_parser,
