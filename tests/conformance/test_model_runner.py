@@ -397,6 +397,45 @@ class LenientWithDummies(Lenient):
     ignored = frozenset(("lockstep",))
 
 
+class Masking(Runner):
+    """A sound one that keeps to masks."""
+
+    def __init__(self, options=None):
+        super().__init__(features=frozenset(("logprobs", "structured_outputs")))
+
+    def slot_of(self, plan, row):
+        return int(plan.slots[row])
+
+    def finish(self, ticket, late):
+        plan, masks = self._waiting[0], [] if late.bitmask is None else late.bitmask
+        rows = late.bitmask_rows.tolist()
+        self.masks = {self.slot_of(plan, r): m for r, m in zip(rows, masks, strict=True)}
+        return super().finish(ticket, late)
+
+    def _sample(self, occupant, drafts):
+        new = super()._sample(occupant, drafts)
+        mask = self.masks.get(occupant.request.slot)
+        if mask is not None:
+            bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
+            new[-1] = occupant.tokens[-1] = int(np.flatnonzero(bits)[0])
+        return new
+
+
+@breaks("RUN-047")
+class MasksByOrder(Masking):
+    """The first mask goes to the first row."""
+
+    def slot_of(self, plan, row):
+        return int(plan.slots[0])
+
+
+@breaks("RUN-048")
+class LenientWithMasks(Lenient):
+    """Takes grammars and keeps to none."""
+
+    ignored = frozenset(("structured_outputs",))
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 
@@ -410,7 +449,7 @@ def test_every_clause_has_a_mutant_and_every_capability_both_sides():
     assert unpaired(ModelRunnerSuite) == set()
 
 
-@pytest.mark.parametrize("runner", [ScriptedRunner, Lenient])
+@pytest.mark.parametrize("runner", [ScriptedRunner, Lenient, Masking])
 def test_the_scripted_runner_conforms(runner):
     report = check(runner, suite=ModelRunnerSuite, layers=IN_PROCESS)
     assert not report.failures, report.text()

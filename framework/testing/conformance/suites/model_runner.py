@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from framework.contracts.step import LateInputs
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.runner_life import STEP
@@ -145,6 +146,35 @@ class RunnerClauses(RunnerSteps):
             driver.run((0, 6))
             self.refuses(case, "drafts", driver, driver.plan((0, 2), drafts={0: [1]}))
 
+    @clause(
+        "RUN-047",
+        "a row with a mask gets a token of it, others what they get without",
+        needs="structured_outputs",
+        of=STEP,
+    )
+    def masks_are_kept(self) -> None:
+        for case in self.cases(3):
+            prompt = self.prompt(case, 6)
+            free, _ = self.alone(prompt, 1)
+            driver = self.driver()
+            vocabulary = self.info.vocab_size
+            only = (free[0] + int(case.rng.integers(1, vocabulary))) % vocabulary
+            mask = np.zeros((1, -(-vocabulary // 32)), np.uint32)
+            mask[0, only // 32] = 1 << (only % 32)
+            driver.admit(0, prompt, self.sampling())
+            driver.admit(1, prompt, self.sampling(structured_outputs={"regex": "a+"}))
+            row, none = np.ones(1, np.int32), np.zeros(1, np.int32)
+            late = LateInputs(bitmask=mask, bitmask_rows=row, covered=none)
+            result = driver.run((0, 6), (1, 6), late=late)
+            self.no_errors(result)
+            found = self.tokens(result, 0), self.tokens(result, 1)
+            wanted = free, [only]
+            expect(found == wanted, "row 1 has a mask, row 0 none", expected=wanted, found=found)
+
+    @clause("RUN-048", "undeclared masks are refused", lacks="structured_outputs", of=STEP)
+    def masks_are_refused(self) -> None:
+        self._asks("structured_outputs", structured_outputs={"regex": "a+"})
+
     @clause("RUN-046", "whatever else is not declared is refused before it has an effect", of=STEP)
     def what_is_not_declared_is_refused(self) -> None:
         for case in self.cases(1):
@@ -152,13 +182,10 @@ class RunnerClauses(RunnerSteps):
             own: dict[str, dict[str, Any]] = {
                 "adapters": {"adapter": 3},
                 "payloads": {"payloads": {"image": "shm:0"}},
-                "structured_outputs": {},
             }
             for what, more in own.items():
                 if what not in self.info.features:
-                    asked = {"regex": "a+"} if what == "structured_outputs" else None
-                    sampling = self.sampling(structured_outputs=asked)
-                    driver.admit(0, self.prompt(case, 6), sampling, **more)
+                    driver.admit(0, self.prompt(case, 6), self.sampling(), **more)
                     self.refuses(case, what, driver, driver.plan((0, 6)))
                     driver = self.driver()
             self._plans(case)
