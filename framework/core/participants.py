@@ -29,7 +29,7 @@ from framework.core import answers
 from framework.core.late import LateMerge, flaw_of
 from framework.core.patience import HeldBack
 from framework.core.views import read_only
-from framework.plugins.blame import blaming, told
+from framework.plugins.blame import blaming, of_plugin, told
 
 if TYPE_CHECKING:
     from framework.contracts.participant import SchedulerParticipant
@@ -229,7 +229,7 @@ class ParticipantHub:
             return read(answers.ask(self._members[index], method, *arguments))
         except answers.Unfit as error:
             self._fail(index, method, str(error), requests)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._fail(index, method, error, requests)
         return None
 
@@ -237,13 +237,13 @@ class ParticipantHub:
         self, index: int, method: str, fault: BaseException | str, requests: Iterable[Request]
     ) -> None:
         """The first failure of a request counts, and is told once."""
-        what = told(fault) if isinstance(fault, BaseException) else fault
+        cause = fault if isinstance(fault, BaseException) else None
+        what = fault if cause is None else told(of_plugin(cause))
         failed = [request for request in requests if request.id not in self._failed]
         sentence = f"{self._name(index)} failed in {method}: {what}"
         self._failed |= {request.id: (request, sentence) for request in failed}
         if failed or not requests:
             names = ", ".join(request.id for request in failed) or "none"
-            cause = fault if isinstance(fault, BaseException) else None
             logger.error("%s; requests that end: %s", sentence, names, exc_info=cause)
 
     def _waker(self, index: int, wake: Callable[[], bool], request: Request) -> Callable[[], bool]:
@@ -252,7 +252,7 @@ class ParticipantHub:
         def guarded() -> bool:
             try:
                 return bool(wake())
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 self._fail(index, "Wait.wake", error, [request])
                 return True
 
@@ -268,7 +268,7 @@ class ParticipantHub:
                 answer = answers.arrival(answers.unless_refused(arrived))
             except answers.Unfit as error:
                 self._fail(index, "External.arrived", str(error), [request])
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 self._fail(index, "External.arrived", error, [request])
             else:
                 if answer is None:
@@ -287,7 +287,7 @@ class ParticipantHub:
         def guarded() -> bool:
             try:
                 over = bool(done())
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
                 self._fail(index, "Hold.done", error, ())
                 over = True
             if over:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from framework.contracts.base import name_of
 from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
-from framework.plugins.blame import blaming, shown, told
+from framework.plugins.blame import blaming, of_plugin, shown, told
 
 logger = logging.getLogger("framework.policies")
 
@@ -89,8 +89,8 @@ class _Checked(SchedulingPolicy):
             answer = self._policy.keys(requests)
             # Of whatever kind of number; a complex one is none that can be ordered.
             keys = np.asarray(answer).astype(np.float64, casting="same_kind")
-        except (Exception, SystemExit) as error:
-            self._tell("keys", told(error), error)
+        except BaseException as error:
+            self._tell("keys", told(of_plugin(error)), error)
             return np.zeros(count)
         if keys.shape != (count,) or not np.isfinite(keys).all():
             self._tell("keys", f"found {shown(answer)}, expected {count} finite numbers", None)
@@ -116,5 +116,5 @@ class _CheckedWithAccounts(_Checked):
     def served(self, requests: RequestArrays, tokens: npt.NDArray[np.int64]) -> None:
         try:
             self._policy.served(requests, tokens)
-        except (Exception, SystemExit) as error:
-            self._tell("served", told(error), error)
+        except BaseException as error:
+            self._tell("served", told(of_plugin(error)), error)

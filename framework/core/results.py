@@ -27,7 +27,7 @@ def submit(runner: ModelRunner, plan: StepPlan) -> Ticket:
         ticket = runner.submit(plan)
     except FrameworkError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise failure(runner, f"starting step {plan.step_id}", error) from error
     return expect(runner, "submit", ticket, Ticket)
 
@@ -41,7 +41,7 @@ def finish(
         answer: object = runner.finish(ticket, late)
     except FrameworkError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise failure(runner, f"finishing step {plan.step_id}", error) from error
     result = answer if type(answer) is StepResult else expect(runner, "finish", answer, StepResult)
     try:

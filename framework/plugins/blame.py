@@ -14,6 +14,19 @@ LONGEST = 2000
 """Characters of what a plugin says that a message repeats."""
 
 
+class Halt(BaseException):
+    """Stops a call of a plugin from outside, as a limit of time does: every guard lets it pass."""
+
+
+def of_plugin(error: BaseException) -> BaseException:
+    """The error, if it is the plugin's fault: whatever it raises, also what is no Exception, such
+    as SystemExit or the panic of a library in Rust.  What comes from outside is raised again: an
+    interrupt, the end of a generator, `Halt`."""
+    if isinstance(error, KeyboardInterrupt | GeneratorExit | Halt):
+        raise error
+    return error
+
+
 @contextmanager
 def blaming(plugin: object, doing: str) -> Iterator[None]:
     """An error that `plugin` did not foresee becomes a PluginError that names it.
@@ -24,13 +37,13 @@ def blaming(plugin: object, doing: str) -> Iterator[None]:
         yield
     except FrameworkError:
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         raise failure(plugin, doing, error) from error
 
 
 def failure(plugin: object, doing: str, error: BaseException) -> PluginError:
-    """The error that `blaming` raises."""
-    return _error(plugin, f"failed while {doing}: {told(error)}", None, None)
+    """The error that `blaming` raises.  Raises `error` itself if it comes from outside."""
+    return _error(plugin, f"failed while {doing}: {told(of_plugin(error))}", None, None)
 
 
 def expect(plugin: object, method: str, answer: object, kind: type[T]) -> T:

@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable
 from time import perf_counter
 
+from framework.plugins.blame import of_plugin
 from framework.plugins.loading import log
 from framework.plugins.records import Record, State
 
@@ -40,7 +41,8 @@ class Breaker:
             try:
                 method(*arguments)
                 in_a_row = 0
-            except (Exception, SystemExit) as error:
+            except BaseException as error:
+                of_plugin(error)
                 in_a_row += 1
                 usage.errors += 1
                 log.exception("plugin %s failed in %s", self.record.key, name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from framework.contracts.base import Contract
 from framework.errors import FrameworkError, PluginError
-from framework.plugins.blame import told
+from framework.plugins.blame import of_plugin, told
 from framework.plugins.handles import Journal
 from framework.plugins.loading import how_to_mend, where
 from framework.plugins.options import secrets_in, validate, without
@@ -28,8 +28,8 @@ def make(
             instance = cls(options)
             # Past whatever __setattr__ the class may have.
             object.__setattr__(instance, "plugin_id", record.key)
-    except (Exception, SystemExit) as error:
-        said = told(error)
+    except BaseException as error:
+        said = told(of_plugin(error))
         masked = without(said, secrets_in(cls.Options, given))
         if isinstance(error, FrameworkError) and masked == said:
             raise

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from framework.contracts.base import Answer, Contract, Query, Rejected, Rejection, Supported
 from framework.errors import PluginError, SelectionError
+from framework.plugins.blame import of_plugin, told
 from framework.plugins.kinds import Kind
 from framework.plugins.loading import log
 from framework.plugins.lookup import unreplaced
@@ -223,8 +224,8 @@ def _ask(registry: PluginRegistry, record: Record, query: Query) -> Row:
     instance = registry.create_record(record)
     try:
         answer = _answer_of(record, instance)(query)
-    except (Exception, SystemExit) as error:
-        raise _broken(record, f"{type(error).__name__}: {error}") from error
+    except BaseException as error:
+        raise _broken(record, told(of_plugin(error))) from error
     if not isinstance(answer, Supported | Rejected):
         raise _broken(record, f"it answered {answer!r:.80}")
     return Row(record=record, answer=answer, instance=instance)

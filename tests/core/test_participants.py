@@ -249,10 +249,21 @@ def _exit(*arguments):
     raise SystemExit(3)
 
 
+class Panic(BaseException):
+    """As libraries in Rust raise it: no Exception."""
+
+
+def _panic(*arguments):
+    raise Panic("index out of bounds")
+
+
 WIDE = -(-32_000 // 32) + 1
 RUBBISH = [
     *((method, _boom) for method in ("external_prefix", "limit", "attach", "absorb", "late")),
     *((method, _exit) for method in ("admit", "limit")),
+    *((m, _panic) for m in ("admit", "external_prefix", "limit", "attach", "absorb", "late")),
+    ("admit", lambda request: Wait("w", _panic)),
+    ("external_prefix", lambda request, hit: External(4, _panic)),
     ("admit", lambda request: None),
     ("admit", lambda request: Wait([1], lambda: True)),
     ("admit", lambda request: Wait("w", _boom)),
@@ -306,7 +317,11 @@ def test_whatever_a_participant_does_ends_its_own_requests_only(
 
 
 @pytest.mark.parametrize(
-    "answer", [_boom, _exit, lambda request: 5, lambda request: Hold(_boom), lambda r: Hold(5)]
+    "answer",
+    [
+        *(_boom, _exit, _panic, lambda request: 5),
+        *(lambda request: Hold(_boom), lambda request: Hold(_panic), lambda request: Hold(5)),
+    ],
 )
 def test_a_release_that_fails_is_logged_and_holds_nothing(engine, caplog, answer):
     bad = SchedulerParticipant()

@@ -32,6 +32,7 @@ def _raise(error):
     [
         lambda n: _raise(RuntimeError("boom")),
         lambda n: _raise(SystemExit(3)),
+        lambda n: _raise(BaseException("a panic")),
         lambda n: np.full(n, np.nan),
         lambda n: np.full(n, -np.inf),
         lambda n: np.zeros(n + 1),

@@ -6,7 +6,7 @@ import pytest
 
 from framework.contracts.base import Contract
 from framework.errors import ConfigError, PluginError
-from framework.plugins.blame import blaming, expect, unfit
+from framework.plugins.blame import Halt, blaming, expect, unfit
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def plugin():
     return made
 
 
-@pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit(3)])
+@pytest.mark.parametrize("error", [RuntimeError("boom"), SystemExit(3), BaseException("panic")])
 def test_what_a_plugin_did_not_foresee_names_it(plugin, error):
     match = "platform:fast@its-dist failed while counting"
     with pytest.raises(PluginError, match=match) as caught, blaming(plugin, "counting"):
@@ -26,7 +26,7 @@ def test_what_a_plugin_did_not_foresee_names_it(plugin, error):
 
 
 def test_errors_made_on_purpose_and_interruptions_pass(plugin):
-    for error in (ConfigError("too small"), KeyboardInterrupt()):
+    for error in (ConfigError("too small"), KeyboardInterrupt(), GeneratorExit(), Halt()):
         with pytest.raises(type(error)) as caught, blaming(plugin, "counting"):
             raise error
         assert caught.value is error

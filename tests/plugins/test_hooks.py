@@ -59,8 +59,9 @@ def test_without_plugins_hooks_do_nothing(house):
 
 
 def test_a_hook_that_fails_is_logged_by_name_and_the_others_are_called(house, caplog):
-    """Neither an error nor an exit of one plugin's hook keeps the event from the others."""
-    for name, fault in (("raises", "RuntimeError('oops')"), ("exits", "SystemExit(3)")):
+    """No error, exit or panic of one plugin's hook keeps the event from the others."""
+    faults = {"raises": "RuntimeError('oops')", "exits": "SystemExit(3)"}
+    for name, fault in {**faults, "panics": "BaseException"}.items():
         add(house, name, CODE.replace("calls.append((__name__, notes))", f"raise {fault}"), rank=2)
     good = add(house, "good")
     hooks = build_hooks(house.registry({"FRAMEWORK_PLUGINS": "+hooks:*"}))
@@ -70,6 +71,7 @@ def test_a_hook_that_fails_is_logged_by_name_and_the_others_are_called(house, ca
     assert importlib.import_module(good).calls == [(good, ("x",))]
     assert "hooks:raises@d-raises" in caplog.text
     assert "hooks:exits@d-exits" in caplog.text
+    assert "hooks:panics@d-panics" in caplog.text
 
 
 def test_a_hook_that_wraps_others_is_refused(house):

@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from framework.plugins.blame import Halt
+
 AGAIN = 0.5
 """Seconds between two alarms."""
 
 
-class Hanging(BaseException):
-    """Past whatever `except Exception` the plugin has."""
+class Hanging(Halt):
+    """Past whatever `except Exception` the plugin has, and past the guards around it."""
 
 
-class Ended(BaseException):
+class Ended(Halt):
     """The plugin called os._exit, after which nobody could say so."""
 
 
