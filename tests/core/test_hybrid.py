@@ -497,3 +497,14 @@ def test_without_a_prefix_cache_a_state_takes_one_page(engine, alone):
     one.step()
     assert one.core.stats.pages_used == 1
     assert one.run()["a"].tokens == alone([1] * 250, 20).tokens
+
+
+@pytest.mark.parametrize("group", [0, 1])
+def test_a_page_lost_in_one_group_is_enough_to_compute_again(engine, alone, group):
+    one = engine(runner={"layers": {"full": FULL, "window": WINDOW}})
+    one.add("a", [1] * 9, 12)
+    one.step()
+    kv = one.core._state.kv
+    one.runner.lose_pages = {one.runner.steps + 1: [int(kv.tables[group, 0, 2])]}
+    assert one.run()["a"].tokens == alone([1] * 9, 12).tokens
+    assert one.core.stats.preemptions == 1

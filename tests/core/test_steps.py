@@ -318,3 +318,19 @@ def test_there_is_room_ahead_where_pages_are_free_and_none_past_the_end(engine):
     # Pages of 4 tokens; 10 tokens are ever computed.
     assert room[:3] == [8, 8, 8]
     assert max(room) == 12
+
+
+def test_a_prompt_that_fills_the_step_leaves_drafts_their_share(engine):
+    """It counts as one token: only that must be certain of each row."""
+    one = engine(
+        runner=drafts_of({"drafts": list(range(1, 31)), "long": [7, 8]}),
+        max_drafts=3,
+        max_num_batched_tokens=8,
+    )
+    one.add("drafts", [1] * 3, 30)
+    one.add("long", [2] * 60, 2)
+    for _ in range(4):
+        one.step()
+    assert one.runner.plans[-1].draft_counts.max() == 3
+    assert one.runner.plans[-1].num_new.tolist() == [4, 4]
+    one.run()
