@@ -15,7 +15,7 @@ setup(
                 f"{NATIVE}/{name}.c"
                 for name in (
                     *("module", "packed_module", "plan", "packed", "block", "room", "threads"),
-                    *("sets", "weights", "amx", "avx512_vnni", "avx512", "avx2", "plain"),
+                    *("sets", "weights", "amx", "avx512", "avx2", "plain"),
                 )
             ],
             depends=[
@@ -27,7 +27,6 @@ setup(
                     "vectors",
                     "attend",
                     "linear",
-                    "linear_int8",
                     "linear_amx",
                 )
             ],

@@ -141,7 +141,7 @@ class KernelQuery(Query):
     weight_dtype: of the weights that `prepare` gets; as torch writes them.  sizes, traits: see
     the operator; sizes are those of this rank's shard.  quantization: how weights are to be
     kept, as the operator of the engine asked, None for numbers of a type; "int8": whole numbers
-    times a scale of their output, and activations times one of their row.  keep_once: something
+    times a scale of their output.  keep_once: something
     else reads rows of the same weight, so that a kernel which keeps it in another form must
     give `Prepared.rows`, or reject.  row_independent: a row of the result must not depend, not
     by a bit, on how many and which rows come with it: promise that in the answer, or reject.

@@ -303,45 +303,20 @@ def int8(weight: torch.Tensor, bias: torch.Tensor | None = None):
     return CpuPackedKernel().prepare(asked, weights, {})
 
 
-def whole(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Row by row: whole numbers and their scale."""
-    scales = values.double().abs().amax(dim=1, keepdim=True) / 127
-    return torch.round(values.double() / scales.clamp(min=1e-300)), scales
-
-
 @pytest.mark.parametrize("shape", [(960, 576), (70, 37), (33, 385), (1, 1), (16, 4)])
-def test_int8_is_the_product_of_the_whole_numbers(shape):
+def test_int8_is_the_product_with_whole_numbers(shape, each_set):
     torch.manual_seed(0)
-    weight, bias, x = torch.randn(*shape), torch.randn(shape[0]), torch.randn(30, shape[1]) * 3
+    weight, bias, x = torch.randn(*shape), torch.randn(shape[0]), torch.randn(30, shape[1])
+    weight[0] = 0
+    x[4, 0] = 300  # activations have outliers; what is beside them must not be lost
     found = int8(weight, bias)
     assert found.num_bytes < weight.numel() * 1.2 + 64 * (shape[0] + shape[1] + 64)
-    (w, w_scales), (a, a_scales) = whole(weight), whole(x)
-    right = (a @ w.T) * a_scales * w_scales.T + bias.double()
-    # A number in the middle of two may go to either.
-    slack = 2 * a_scales * w_scales.T * 127
-    assert ((found.call(x) - right).abs() <= slack + 1e-4).all()
-    assert (found.call(x) - right).abs().mean() < 1e-3 * right.abs().mean()
-    near = found.call(x) - (x.double() @ weight.double().T + bias)
-    assert near.abs().mean() < 0.02 * shape[1] ** 0.5 * 3
     rows = found.rows(torch.arange(shape[0]))
-    assert (rows - weight).abs().max() <= weight.abs().max() / 250
-
-
-def test_int8_rows_do_not_depend_on_one_another():
-    torch.manual_seed(0)
-    call = int8(torch.randn(100, 70)).call
-    x = torch.randn(60, 70)
-    x[3] *= 1000
-    x[5], x[6, 2], x[7, 3] = 0, float("nan"), float("inf")
-    together = call(x)
-    for rows in (1, 2, 5, 13, 31):
-        for first in (0, 8, 17):
-            alone = call(x[first : first + rows])
-            assert torch.equal(alone.nan_to_num(7), together[first : first + rows].nan_to_num(7))
-    assert (together[5] == 0).all()
-    assert together[6].isnan().all()
-    assert together[7].isnan().all()
-    assert together[8:].isfinite().all()
+    step = weight.abs().amax(dim=1, keepdim=True) / 127
+    assert ((rows - weight).abs() <= 0.501 * step).all()
+    right = x.double() @ rows.double().T + bias
+    terms = x.abs().double() @ rows.abs().double().T + x.abs().amax(dim=1, keepdim=True)
+    assert ((found.call(x) - right).abs() <= 2.0**-14 * (terms + bias.abs())).all()
 
 
 def test_weights_that_are_not_finite_are_not_quantized():

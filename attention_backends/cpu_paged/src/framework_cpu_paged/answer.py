@@ -21,7 +21,7 @@ MOST_HEADS = 32
 """Of those that share one KV head."""
 PAGE_TOKENS = (16, 32, 64, 128)
 
-INSTRUCTIONS = ("amx", "avx512_vnni", "avx512", "avx2", "plain")
+INSTRUCTIONS = ("amx", "avx512", "avx2", "plain")
 VARIABLE = "FRAMEWORK_CPU_INSTRUCTIONS"
 
 # Fields that must keep a value, and what else to do about it.

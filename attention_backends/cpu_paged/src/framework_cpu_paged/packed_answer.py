@@ -73,8 +73,8 @@ def answer(query: KernelQuery, built: Callable[[], bool] = native_is_built) -> A
         return unknown
     if query.quantization is not None:
         return KernelSupported(
-            note="in C, in torch's threads; whole numbers of eight bits, a scale for each output "
-            "and each row; off by 1/254 of the largest weight of an output and activation of a row",
+            note="in C, in torch's threads; weights in whole numbers of eight bits, off by 1/254 "
+            "of the largest of their output",
             error=1 / 127,
             packs=True,
             row_independent=True,

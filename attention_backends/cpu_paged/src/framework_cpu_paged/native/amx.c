@@ -2,12 +2,11 @@
 #include "paged.h"
 #if defined(__x86_64__) && defined(WITH_AMX)
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c,avx512bf16,amx-tile,amx-bf16,amx-int8"))), apply_to = function)
+#pragma clang attribute push(__attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,avx512bf16,amx-tile,amx-bf16,amx-int8"))), apply_to = function)
 #else
-#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx512vnni,avx2,fma,f16c,avx512bf16,amx-tile,amx-bf16,amx-int8")
+#pragma GCC target("avx512f,avx512dq,avx512bw,avx512vl,avx2,fma,f16c,avx512bf16,amx-tile,amx-bf16,amx-int8")
 #endif
 #define PAGED_AVX512
-#define PACKED_VNNI
 #define PACKED_AMX
 #define SUFFIX(name) name##_amx
 #include "linear.h"

@@ -14,47 +14,69 @@ enum { ROWS = 4, VECTORS = 1 };
 #endif
 enum { WIDTH = VECTORS * LANES, MOST_PANELS = 4, INPUTS = 384, LAST_ROWS = 32 };
 
-#include "linear_int8.h"
+typedef int8_t bytes_vec __attribute__((vector_size(LANES)));
+typedef int8_t loose_bytes_vec __attribute__((vector_size(LANES), aligned(1)));
+static const float LARGEST_OF_ONE = 127;
+
 #if defined(PACKED_AMX)
 #include "linear_amx.h"
+#else
+/* Nothing lies in tiles, then. */
+INLINE int in_tiles(int32_t dtype)
+{
+    (void)dtype;
+    return 0;
+}
 #endif
 
 static int32_t SUFFIX(depth)(int32_t inputs, int32_t dtype)
 {
 #if defined(PACKED_AMX)
-    const int32_t least = dtype == INT8 || dtype == INT16 ? 64 : dtype == BFLOAT16 ? 32 : 1;
-#else
-    const int32_t least = dtype == INT8 ? 4 : 1;
-#endif
+    const int32_t least = !in_tiles(dtype) ? 1 : dtype == BFLOAT16 ? 32 : 64;
     return (inputs + least - 1) / least * least;
+#else
+    (void)dtype;
+    return inputs;
+#endif
 }
 
 /* Rows lie an odd number of cache lines apart, lest those of a block all fall into one set. */
 static int64_t SUFFIX(prepared_bytes)(const struct packed *packed)
 {
-    int64_t bytes = packed->dtype == INT8 ? scale_at(packed) + 4 : 0;
 #if defined(PACKED_AMX)
-    if (packed->dtype == INT16)
-        bytes = 3 * (int64_t)packed->depth + 4;
-    else if (packed->dtype == BFLOAT16)
-        bytes = (int64_t)packed->parts * packed->depth * 2;
+    if (in_tiles(packed->dtype)) {
+        const int64_t depth = packed->depth;
+        const int64_t bytes = packed->dtype == BFLOAT16 ? packed->parts * depth * 2 : 3 * depth + 4;
+        return ((bytes + 63) / 64 | 1) * 64;
+    }
 #endif
-    return bytes ? ((bytes + 63) / 64 | 1) * 64 : 0;
+    (void)packed;
+    return 0;
 }
 
 static void SUFFIX(prepare)(const struct packed *packed, const float *x, void *prepared)
 {
 #if defined(PACKED_AMX)
-    if (in_tiles(packed->dtype)) {
-        part_row(packed, x, prepared);
-        return;
-    }
+    part_row(packed, x, prepared);
+#else
+    (void)packed, (void)x, (void)prepared;
 #endif
-    SUFFIX(prepare_int8)(packed, x, prepared);
 }
 
-INLINE void put_vector(void *data, int64_t at, vec value, enum dtype dtype)
+INLINE vec load_weights(const void *data, int64_t at, int32_t dtype)
 {
+    if (dtype == INT8)
+        return __builtin_convertvector(*(const loose_bytes_vec *)((const int8_t *)data + at), vec);
+    return load(data, at, (enum dtype)dtype);
+}
+
+INLINE void put_vector(void *data, int64_t at, vec value, int32_t dtype)
+{
+    if (dtype == INT8) {
+        for (int i = 0; i < LANES; i++)
+            ((int8_t *)data)[at + i] = (int8_t)lrintf(value[i]);
+        return;
+    }
     if (dtype == FLOAT32) {
         store((float *)data + at, value);
         return;
@@ -78,41 +100,50 @@ INLINE void put_vector(void *data, int64_t at, vec value, enum dtype dtype)
     }
 #endif
     for (int i = 0; i < LANES; i++)
-        put(out, i, value[i], dtype);
+        put(out, i, value[i], (enum dtype)dtype);
+}
+
+/* Of an output's weights, the largest; those of INT8 are counted in 127ths of it. */
+static void SUFFIX(scale)(struct packed *packed, const float *weights, int64_t stride, int32_t first,
+                          int32_t last)
+{
+    for (int32_t output = first * WIDTH; output < last * WIDTH && output < packed->outputs; output++) {
+        float most = 0;
+        for (int32_t k = 0; k < packed->inputs; k++)
+            most = fmaxf(most, fabsf(weights[output * stride + k]));
+        packed->scales[output] = most / LARGEST_OF_ONE;
+    }
 }
 
 static void SUFFIX(pack)(struct packed *packed, const float *weights, int64_t stride, int32_t first,
                          int32_t last)
 {
-    if (packed->dtype == INT8) {
-        SUFFIX(pack_int8)(packed, weights, stride, first, last);
-        return;
-    }
 #if defined(PACKED_AMX)
     if (in_tiles(packed->dtype)) {
         pack_tiles(packed, weights, stride, first, last);
         return;
     }
 #endif
+    if (packed->dtype == INT8)
+        SUFFIX(scale)(packed, weights, stride, first, last);
     for (int32_t panel = first; panel < last; panel++)
         for (int32_t j = 0; j < VECTORS; j++) {
             int32_t output = panel * WIDTH + j * LANES, count = packed->outputs - output;
             int64_t to = (int64_t)panel * packed->inputs * WIDTH + j * LANES;
+            vec inverse = splat(1);
+            for (int i = 0; packed->dtype == INT8 && i < LANES && i < count; i++)
+                inverse[i] = packed->scales[output + i] > 0 ? 1 / packed->scales[output + i] : 0;
             for (int32_t k = 0; k < packed->inputs; k++) {
                 vec column = splat(0);
                 for (int i = 0; i < LANES && i < count; i++)
                     column[i] = weights[(output + i) * stride + k];
-                put_vector(packed->weights, to + (int64_t)k * WIDTH, column, packed->dtype);
+                put_vector(packed->weights, to + (int64_t)k * WIDTH, column * inverse, packed->dtype);
             }
         }
 }
 
 static void SUFFIX(unpack)(const struct packed *packed, int64_t row, float *out)
 {
-    if (packed->dtype == INT8) {
-        SUFFIX(unpack_int8)(packed, (int32_t)row, out);
-        return;
-    }
 #if defined(PACKED_AMX)
     if (in_tiles(packed->dtype)) {
         unpack_tiles(packed, (int32_t)row, out);
@@ -120,14 +151,18 @@ static void SUFFIX(unpack)(const struct packed *packed, int64_t row, float *out)
     }
 #endif
     const int64_t from = row / WIDTH * packed->inputs * WIDTH + row % WIDTH;
-    for (int32_t k = 0; k < packed->inputs; k++)
-        out[k] = get(packed->weights, from + (int64_t)k * WIDTH, packed->dtype);
+    for (int32_t k = 0; k < packed->inputs; k++) {
+        const int64_t at = from + (int64_t)k * WIDTH;
+        out[k] = packed->dtype == INT8
+                     ? packed->scales[row] * (float)((const int8_t *)packed->weights)[at]
+                     : get(packed->weights, at, (enum dtype)packed->dtype);
+    }
 }
 
 /* Sums of inputs [first, last) of `rows` rows and `panels` panels, into what out holds unless
  * first is 0. */
 INLINE void add_inputs(const struct product *product, int32_t panel, int32_t row, int32_t first,
-                       int32_t last, enum dtype dtype, int rows, int panels)
+                       int32_t last, int32_t dtype, int rows, int panels)
 {
     const struct packed *packed = product->packed;
     const int64_t size = (int64_t)packed->inputs * WIDTH;
@@ -143,7 +178,7 @@ INLINE void add_inputs(const struct product *product, int32_t panel, int32_t row
         vec weight[MOST_PANELS * VECTORS];
         for (int p = 0; p < panels; p++)
             for (int j = 0; j < VECTORS; j++)
-                weight[p * VECTORS + j] = load(packed->weights, (panel + p) * size + (int64_t)k * WIDTH + j * LANES,
+                weight[p * VECTORS + j] = load_weights(packed->weights, (panel + p) * size + (int64_t)k * WIDTH + j * LANES,
                          dtype);
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < panels * VECTORS; j++)
@@ -153,8 +188,14 @@ INLINE void add_inputs(const struct product *product, int32_t panel, int32_t row
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < panels * VECTORS; j++) {
             vec sum = sums[i][j];
-            if (ends && packed->bias != NULL)
-                sum += *(const loose_vec *)(packed->bias + panel * WIDTH + j * LANES);
+            if (ends && (packed->bias != NULL || dtype == INT8)) {
+                const int32_t at = panel * WIDTH + j * LANES;
+                const vec bias =
+                    packed->bias != NULL ? *(const loose_vec *)(packed->bias + at) : splat(0);
+                /* One expression, which the compiler rounds once whatever stands around it. */
+                sum = dtype == INT8 ? sum * *(const loose_vec *)(packed->scales + at) + bias
+                                    : sum + bias;
+            }
             if (ends && product->more != NULL)
                 sum += *(const loose_vec *)(product->more + (row + i) * product->more_stride +
                                             column + j * LANES);
@@ -170,7 +211,7 @@ INLINE void add_inputs(const struct product *product, int32_t panel, int32_t row
 
 /* Rows [start, stop) in blocks of nearly one size. */
 INLINE void add_rows(const struct product *product, int32_t panel, int32_t first, int32_t last,
-                     int32_t start, int32_t stop, enum dtype dtype)
+                     int32_t start, int32_t stop, int32_t dtype)
 {
     int32_t blocks = (stop - start + ROWS - 1) / ROWS;
     for (int32_t row = start; row < stop; blocks--) {
@@ -196,7 +237,7 @@ INLINE void add_rows(const struct product *product, int32_t panel, int32_t first
 #undef CASE
 
 INLINE void multiply_few(const struct product *product, int32_t first, int32_t last, int32_t row,
-                         enum dtype dtype, int rows, int panels)
+                         int32_t dtype, int rows, int panels)
 {
     for (; first + panels <= last; first += panels)
         add_inputs(product, first, row, 0, product->packed->inputs, dtype, rows, panels);
@@ -205,7 +246,7 @@ INLINE void multiply_few(const struct product *product, int32_t first, int32_t l
 }
 
 INLINE void multiply_as(const struct product *product, int32_t first, int32_t last, int32_t start,
-                        int32_t stop, enum dtype dtype)
+                        int32_t stop, int32_t dtype)
 {
     if (stop - start == 1)
         multiply_few(product, first, last, start, dtype, 1, MOST_PANELS);
@@ -225,14 +266,14 @@ static void SUFFIX(multiply_whole)(const struct product *product, int32_t first,
                                    int32_t start, int32_t stop)
 {
 #if defined(PACKED_AMX)
-    if (product->packed->dtype == INT8 || in_tiles(product->packed->dtype)) {
+    if (in_tiles(product->packed->dtype)) {
         multiply_tiles(product, first, last, start, stop);
         return;
     }
 #endif
     switch (product->packed->dtype) {
     case INT8:
-        multiply_int8_as(product, first, last, start, stop);
+        multiply_as(product, first, last, start, stop, INT8);
         break;
     case FLOAT32:
         multiply_as(product, first, last, start, stop, FLOAT32);

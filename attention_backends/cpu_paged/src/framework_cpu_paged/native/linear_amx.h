@@ -8,12 +8,10 @@
  *     weights [depth / 2][width][2];  a prepared row [parts][depth]
  *
  * INT16 weights are whole numbers of two bytes, the high and the low one, times a scale of their
- * output; those of a row have three.  Both bytes are signed: 32639 and 8355711 are the largest.
- * Bytes are multiplied and added exactly; low times last, at most 2^-24 of the largest product, is
- * left out.
- *     weights [2 columns][depth / 64][2 bytes][16][16][4];  a prepared row [3][depth], its largest
- *
- * INT8: see linear_int8.h.
+ * output; those of a row have three.  Bytes have signs: 32639 and 8355711 are the largest.  They are
+ * multiplied and added exactly; low times last, at most 2^-24 of the largest product, is left out.
+ * INT8 weights have only the high byte, and meet the first two of a row.
+ *     weights [2 columns][depth / 64][bytes][16][16][4];  a prepared row [3][depth], its largest
  */
 
 /* Inputs of a tile of pairs, rows of a tile, rows at a time, bytes of a tile. */
@@ -25,7 +23,7 @@ static const float LARGEST_OF_TWO = 32639, LARGEST_OF_THREE = 8355711;
 
 INLINE int in_tiles(int32_t dtype)
 {
-    return dtype == BFLOAT16 || dtype == INT16;
+    return dtype == BFLOAT16 || dtype == INT8 || dtype == INT16;
 }
 
 INLINE int64_t pair_at(const struct packed *packed, int32_t output, int32_t k)
@@ -43,8 +41,9 @@ INLINE uint32_t word_of(float value)
 
 INLINE int8_t *bytes_at(const struct packed *packed, int32_t output, int32_t k)
 {
-    const int64_t column = (int64_t)packed->depth * 2 * 16;
-    return (int8_t *)packed->weights + output / 16 * column + k / 64 * 2 * TILE_BYTES +
+    const int32_t bytes = packed->dtype == INT16 ? 2 : 1;
+    const int64_t column = (int64_t)packed->depth * bytes * 16;
+    return (int8_t *)packed->weights + output / 16 * column + k / 64 * bytes * TILE_BYTES +
            k % 64 / 4 * 64 + output % 16 * 4 + k % 4;
 }
 
@@ -54,11 +53,15 @@ static void pack_bytes(struct packed *packed, const float *row, int32_t output)
     for (int32_t k = 0; k < packed->inputs; k++)
         most = fmaxf(most, fabsf(row[k]));
     packed->scales[output] = most;
+    const float largest = packed->dtype == INT16 ? LARGEST_OF_TWO : LARGEST_OF_ONE;
     for (int32_t k = 0; k < packed->inputs; k++) {
-        const int32_t whole = most > 0 ? (int32_t)lrintf(row[k] / most * LARGEST_OF_TWO) : 0;
+        const int32_t whole = most > 0 ? (int32_t)lrintf(row[k] / most * largest) : 0;
         int8_t *to = bytes_at(packed, output, k);
-        to[TILE_BYTES] = (int8_t)whole;
-        to[0] = (int8_t)((whole - to[TILE_BYTES]) / 256);
+        if (packed->dtype == INT16) {
+            to[TILE_BYTES] = (int8_t)whole;
+            to[0] = (int8_t)((whole - to[TILE_BYTES]) / 256);
+        } else
+            to[0] = (int8_t)whole;
     }
 }
 
@@ -67,7 +70,7 @@ static void pack_tiles(struct packed *packed, const float *weights, int64_t stri
 {
     for (int32_t output = first * WIDTH; output < last * WIDTH && output < packed->outputs; output++) {
         const float *row = weights + output * stride;
-        if (packed->dtype == INT16)
+        if (packed->dtype != BFLOAT16)
             pack_bytes(packed, row, output);
         else
             for (int32_t k = 0; k < packed->inputs; k++)
@@ -79,15 +82,18 @@ static void pack_tiles(struct packed *packed, const float *weights, int64_t stri
 static void unpack_tiles(const struct packed *packed, int32_t output, float *out)
 {
     const uint16_t *pairs = packed->weights;
-    for (int32_t k = 0; k < packed->inputs; k++)
-        if (packed->dtype == INT16) {
-            const int8_t *whole = bytes_at(packed, output, k);
-            out[k] = (float)(whole[0] * 256 + whole[TILE_BYTES]) / LARGEST_OF_TWO *
-                     packed->scales[output];
-        } else {
+    for (int32_t k = 0; k < packed->inputs; k++) {
+        if (packed->dtype == BFLOAT16) {
             const uint32_t word = (uint32_t)pairs[pair_at(packed, output, k)] << 16;
             memcpy(out + k, &word, 4);
+            continue;
         }
+        const int8_t *whole = bytes_at(packed, output, k);
+        out[k] = packed->dtype == INT16
+                     ? (float)(whole[0] * 256 + whole[TILE_BYTES]) / LARGEST_OF_TWO
+                     : (float)whole[0] / LARGEST_OF_ONE;
+        out[k] *= packed->scales[output];
+    }
 }
 
 /* The first part of two vectors; what it leaves of them stays there.  What is finite has a finite
@@ -154,10 +160,10 @@ static void part_bytes(const struct packed *packed, const float *x, int8_t *prep
 
 static void part_row(const struct packed *packed, const float *x, void *prepared)
 {
-    if (packed->dtype == INT16)
-        part_bytes(packed, x, prepared);
-    else
+    if (packed->dtype == BFLOAT16)
         part_pairs(packed, x, prepared);
+    else
+        part_bytes(packed, x, prepared);
 }
 
 /* Tiles 0 to 3: sums, 4 and 5: rows, 6 and 7: weights; of INT16 0 to 4: sums, 5: rows. */
@@ -267,95 +273,74 @@ INLINE void multiply_pairs(const struct product *product, int32_t panel, int pan
 
 /* Sums of sixteen rows and outputs: high with the three bytes of a row, low with the first two.  A
  * sum waits for the one before it: so each product has its own. */
-INLINE void add_bytes(const char *x, int64_t x_stride, const int8_t *weights, int32_t depth, int first)
+INLINE void add_bytes(const char *x, int64_t x_stride, const int8_t *weights, int32_t depth,
+                      int both, int ahead)
 {
+    const int bytes = both ? 2 * TILE_BYTES : TILE_BYTES;
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
     _tile_zero(4);
-    for (int32_t k = 0; k < depth; k += 64, weights += 2 * TILE_BYTES, x += 64) {
-        if (first)
-            fetch_ahead(weights, 2 * TILE_BYTES);
-        _tile_loadd(6, weights, 64);
-        _tile_loadd(7, weights + TILE_BYTES, 64);
+    for (int32_t k = 0; k < depth; k += 64, weights += bytes, x += 64) {
+        if (ahead)
+            fetch_ahead(weights, bytes);
         _tile_loadd(5, x, x_stride);
+        _tile_loadd(6, weights, 64);
         _tile_dpbssd(0, 5, 6);
-        _tile_dpbssd(1, 5, 7);
+        if (both) {
+            _tile_loadd(7, weights + TILE_BYTES, 64);
+            _tile_dpbssd(1, 5, 7);
+        }
         _tile_loadd(5, x + depth, x_stride);
         _tile_dpbssd(2, 5, 6);
-        _tile_dpbssd(3, 5, 7);
-        _tile_loadd(5, x + 2 * depth, x_stride);
-        _tile_dpbssd(4, 5, 6);
+        if (both) {
+            _tile_dpbssd(3, 5, 7);
+            _tile_loadd(5, x + 2 * depth, x_stride);
+            _tile_dpbssd(4, 5, 6);
+        }
     }
 }
 
-/* One panel of whole numbers of two bytes. */
-INLINE void multiply_two_bytes(const struct product *product, int32_t panel, int32_t start,
-                               int32_t stop, int32_t *set)
+/* Whole numbers from their bytes, times the scales of row and output. */
+INLINE void put_bytes(int32_t sums[5][HIGH][LANES], const char *x, int64_t x_stride, int32_t depth,
+                      vec scales, float *out, int64_t out_stride, int32_t rows)
+{
+    for (int32_t i = 0; i < rows; i++) {
+        const float scale = *(const float *)(x + i * x_stride + 3 * depth);
+        const veci middle = *(const veci *)sums[1][i] + *(const veci *)sums[2][i];
+        const veci low = *(const veci *)sums[3][i] + *(const veci *)sums[4][i];
+        const vec whole = __builtin_convertvector(*(const veci *)sums[0][i], vec) * 65536.0f +
+                          (__builtin_convertvector(middle, vec) * 256.0f +
+                           __builtin_convertvector(low, vec));
+        store(out + i * out_stride, whole * scales * scale);
+    }
+}
+
+INLINE void multiply_bytes(const struct product *product, int32_t panel, int32_t start, int32_t stop,
+                           int both, int32_t *set)
 {
     const struct packed *packed = product->packed;
     const int64_t x_stride = product->prepared_stride;
-    const vec unit = splat(256 / (LARGEST_OF_TWO * LARGEST_OF_THREE));
+    const float unit = both ? 256 / (LARGEST_OF_TWO * LARGEST_OF_THREE)
+                            : 1 / (LARGEST_OF_ONE * LARGEST_OF_THREE);
     _Alignas(64) int32_t sums[5][HIGH][LANES];
-    for (int32_t output = panel * WIDTH; output < (panel + 1) * WIDTH; output += LANES) {
-        const vec scales = *(const loose_vec *)(packed->scales + output) * unit;
+    for (int32_t output = panel * WIDTH; output < (panel + 1) * WIDTH; output += LANES)
         for (int32_t row = start; row < stop; row += HIGH) {
             const int32_t rows = stop - row < HIGH ? stop - row : HIGH;
             const char *x = product->prepared + row * x_stride;
             shape_for(rows, set);
-            add_bytes(x, x_stride, bytes_at(packed, output, 0), packed->depth,
-                      row == start);
+            add_bytes(x, x_stride, bytes_at(packed, output, 0), packed->depth, both, row == start);
             _tile_stored(0, sums[0], 64);
             _tile_stored(1, sums[1], 64);
             _tile_stored(2, sums[2], 64);
             _tile_stored(3, sums[3], 64);
             _tile_stored(4, sums[4], 64);
-            for (int32_t i = 0; i < rows; i++) {
-                const veci *sum = (const veci *)sums[0][i];
-                const int apart = HIGH; /* vectors of one product */
-                const float scale = *(const float *)(x + i * x_stride + 3 * packed->depth);
-                const vec low = __builtin_convertvector(sum[3 * apart] + sum[4 * apart], vec);
-                const vec middle = __builtin_convertvector(sum[apart] + sum[2 * apart], vec);
-                const vec high = __builtin_convertvector(sum[0], vec);
-                const vec whole = high * 65536.0f + (middle * 256.0f + low);
-                store(product->out + (row + i) * product->out_stride + output - product->origin,
-                      whole * scales * scale);
-            }
+            put_bytes(sums, x, x_stride, packed->depth,
+                      *(const loose_vec *)(packed->scales + output) * splat(unit),
+                      product->out + row * product->out_stride + output - product->origin,
+                      product->out_stride, rows);
         }
-    }
-}
-
-/* The same of whole numbers. */
-INLINE void multiply_bytes(const struct product *product, int32_t panel, int panels, int32_t start,
-                           int32_t stop, int32_t *set)
-{
-    const struct packed *packed = product->packed;
-    const int64_t apart = (int64_t)packed->depth * WIDTH, x_stride = product->prepared_stride;
-    const int8_t *weights = (const int8_t *)packed->weights + panel * apart;
-    _Alignas(64) int32_t sums[TALL * WIDTH]; /* of 32 rows and a panel, or of 16 rows and two */
-    for (int32_t row = start; row < stop; row += TALL) {
-        const int32_t rows = stop - row < TALL ? stop - row : TALL;
-        const int tall = rows > HIGH, across = tall ? 1 : panels, width = across * WIDTH;
-        const char *x = product->prepared + row * x_stride;
-        shape_for(rows, set);
-        no_sums();
-        for (int32_t k = 0; k < packed->depth; k += 2 * DEEP) {
-            const int8_t *first = weights + (int64_t)k * WIDTH;
-            if (row == start)
-                for (int p = 0; p < across; p++)
-                    fetch_ahead(first + p * apart, 2 * DEEP * WIDTH);
-            ADD(_tile_dpbssd, x + k, x_stride, first, first + apart, tall, across);
-        }
-        EACH_SUM(_tile_stored, sums, width, tall, across);
-        for (int32_t i = 0; i < rows; i++) {
-            const float scale = *(const float *)(x + i * x_stride + scale_at(packed));
-            float *out = product->out + (row + i) * product->out_stride + panel * WIDTH - product->origin;
-            for (int32_t j = 0; j < width; j += LANES)
-                store(out + j, __builtin_convertvector(*(const veci *)(sums + i * width + j), vec) *
-                                   *(const loose_vec *)(packed->scales + panel * WIDTH + j) * scale);
-        }
-    }
 }
 
 static void finish(const struct product *product, int32_t panel, int32_t panels,
@@ -381,14 +366,14 @@ static void multiply_tiles(const struct product *product, int32_t first, int32_t
                            int32_t start, int32_t stop)
 {
     const int32_t dtype = product->packed->dtype;
-    const int two = stop - start <= HIGH && dtype != INT16;
+    const int two = stop - start <= HIGH && dtype == BFLOAT16;
     int32_t set = 0;
     for (int32_t panel = first, panels; panel < last; panel += panels) {
         panels = two && panel + 2 <= last ? 2 : 1;
         if (dtype == INT16)
-            multiply_two_bytes(product, panel, start, stop, &set);
+            multiply_bytes(product, panel, start, stop, 1, &set);
         else if (dtype == INT8)
-            multiply_bytes(product, panel, panels, start, stop, &set);
+            multiply_bytes(product, panel, start, stop, 0, &set);
         else
             multiply_pairs(product, panel, panels, start, stop, &set);
         finish(product, panel, panels, start, stop);

@@ -58,8 +58,6 @@ struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs
         failed |= (packed->bias = calloc(each, sizeof *bias)) == NULL;
     if (dtype == INT8 || dtype == INT16)
         failed |= (packed->scales = calloc(each, sizeof *packed->scales)) == NULL;
-    if (dtype == INT8)
-        failed |= (packed->sums = calloc(each, sizeof *packed->sums)) == NULL;
     if (failed) {
         free_packed(packed);
         return NULL;
@@ -77,7 +75,6 @@ void free_packed(struct packed *packed)
     give_weights_back(packed->piece);
     free(packed->bias);
     free(packed->scales);
-    free(packed->sums);
     free(packed);
 }
 

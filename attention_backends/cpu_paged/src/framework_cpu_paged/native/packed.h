@@ -7,10 +7,8 @@
  * its inputs in their order, in float32; nothing else enters it.  So a row's result is equal bit
  * for bit whatever rows come with it, and however they are cut among threads.
  *
- * Weights of eight bits are whole numbers times a scale of their output:
- *   panel [depth / 4][width][4]
- * The inputs of a row become whole numbers times a scale of the row, the largest of them 127.  Sums
- * of whole numbers are exact, in whatever order.
+ * Weights of eight bits are whole numbers times a scale of their output, and become float32 again
+ * where they are multiplied.
  *
  * What lies in tiles lies otherwise, see linear_amx.h.
  */
@@ -27,13 +25,12 @@ enum kept {
 
 /* weights: of type `dtype`.  depth: inputs, filled up with zeros to what the kernels take at a time.
  * parts: of a row's inputs, see linear_amx.h.  bias: `panels * width` floats, or NULL.  scales:
- * the same, of INT8 and INT16 weights.  sums: the same, of the whole numbers of INT8 weights. */
+ * the same, of INT8 and INT16 weights. */
 struct packed {
     int32_t outputs, inputs, panels, width, dtype, depth, parts;
     void *weights;
     struct piece *piece; /* that holds them */
     float *bias, *scales;
-    int32_t *sums;
 };
 
 /* out [rows, outputs] = x [rows, inputs] times weight transposed, plus bias, plus `more`
@@ -70,8 +67,7 @@ struct kernels {
     void (*rotate)(float *x, const float *cosines, const float *sines, int32_t size);
     void (*gate)(const float *gate_up, int32_t size, int32_t activation, float *out);
 };
-extern const struct kernels kernels_amx, kernels_avx512_vnni, kernels_avx512, kernels_avx2,
-    kernels_plain;
+extern const struct kernels kernels_amx, kernels_avx512, kernels_avx2, kernels_plain;
 
 /* NULL when memory is short.  weights [outputs, inputs] and bias [outputs] are copied.  lossless:
  * the inputs of a row must count with all their digits. */

@@ -24,11 +24,6 @@ static int has_avx512(void)
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
 }
 
-static int has_vnni(void)
-{
-    return has_avx512() && __builtin_cpu_supports("avx512vnni");
-}
-
 /* Tiles are state that Linux keeps for a process only once it has asked for it. */
 static int has_amx(void)
 {
@@ -36,7 +31,7 @@ static int has_amx(void)
     uint32_t a, b, c, d = 0;
     __asm__("cpuid" : "=a"(a), "=b"(b), "=c"(c), "=d"(d) : "a"(7), "c"(0));
     const uint32_t needed = 1u << 22 | 1u << 24 | 1u << 25; /* bfloat16, tiles, int8 */
-    return has_vnni() && __builtin_cpu_supports("avx512bf16") && (d & needed) == needed &&
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && (d & needed) == needed &&
            syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
 #else
     return 0;
@@ -54,14 +49,13 @@ static const struct instructions SETS[] = {
 #if defined(__x86_64__)
     {"avx2", has_avx2, write_avx2, attend_avx2, &kernels_avx2},
     {"avx512", has_avx512, write_avx512, attend_avx512, &kernels_avx512},
-    {"avx512_vnni", has_vnni, write_avx512, attend_avx512, &kernels_avx512_vnni},
 #if defined(WITH_AMX)
     {"amx", has_amx, write_avx512, attend_avx512, &kernels_amx},
 #endif
 #endif
 };
 
-const char *const INSTRUCTION_SETS = "plain, avx2, avx512, avx512_vnni or amx";
+const char *const INSTRUCTION_SETS = "plain, avx2, avx512 or amx";
 static const struct instructions *chosen;
 
 int choose_instructions(const char *most)
