@@ -177,9 +177,13 @@ INLINE void add_inputs(const struct product *product, int32_t panel, int32_t row
     for (int32_t k = first; k < last; k++) {
         vec weight[MOST_PANELS * VECTORS];
         for (int p = 0; p < panels; p++)
-            for (int j = 0; j < VECTORS; j++)
-                weight[p * VECTORS + j] = load_weights(packed->weights, (panel + p) * size + (int64_t)k * WIDTH + j * LANES,
-                         dtype);
+            for (int j = 0; j < VECTORS; j++) {
+                weight[p * VECTORS + j] = load_weights(
+                    packed->weights, (panel + p) * size + (int64_t)k * WIDTH + j * LANES, dtype);
+                if (dtype == INT8) /* here, as times whole numbers sums might be infinite */
+                    weight[p * VECTORS + j] *=
+                        *(const loose_vec *)(packed->scales + (panel + p) * WIDTH + j * LANES);
+            }
         for (int i = 0; i < rows; i++)
             for (int j = 0; j < panels * VECTORS; j++)
                 sums[i][j] += x[i * product->x_stride + k] * weight[j];
@@ -188,14 +192,8 @@ INLINE void add_inputs(const struct product *product, int32_t panel, int32_t row
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < panels * VECTORS; j++) {
             vec sum = sums[i][j];
-            if (ends && (packed->bias != NULL || dtype == INT8)) {
-                const int32_t at = panel * WIDTH + j * LANES;
-                const vec bias =
-                    packed->bias != NULL ? *(const loose_vec *)(packed->bias + at) : splat(0);
-                /* One expression, which the compiler rounds once whatever stands around it. */
-                sum = dtype == INT8 ? sum * *(const loose_vec *)(packed->scales + at) + bias
-                                    : sum + bias;
-            }
+            if (ends && packed->bias != NULL)
+                sum += *(const loose_vec *)(packed->bias + panel * WIDTH + j * LANES);
             if (ends && product->more != NULL)
                 sum += *(const loose_vec *)(product->more + (row + i) * product->more_stride +
                                             column + j * LANES);

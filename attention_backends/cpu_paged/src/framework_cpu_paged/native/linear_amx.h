@@ -10,7 +10,7 @@
  * INT16 weights are whole numbers of two bytes, the high and the low one, times a scale of their
  * output; those of a row have three.  Bytes have signs: 32639 and 8355711 are the largest.  They are
  * multiplied and added exactly; low times last, at most 2^-24 of the largest product, is left out.
- * INT8 weights have only the high byte, and meet the first two of a row.
+ * INT8 weights have only the high byte.
  *     weights [2 columns][depth / 64][bytes][16][16][4];  a prepared row [3][depth], its largest
  */
 
@@ -294,11 +294,10 @@ INLINE void add_bytes(const char *x, int64_t x_stride, const int8_t *weights, in
         }
         _tile_loadd(5, x + depth, x_stride);
         _tile_dpbssd(2, 5, 6);
-        if (both) {
+        if (both)
             _tile_dpbssd(3, 5, 7);
-            _tile_loadd(5, x + 2 * depth, x_stride);
-            _tile_dpbssd(4, 5, 6);
-        }
+        _tile_loadd(5, x + 2 * depth, x_stride);
+        _tile_dpbssd(4, 5, 6);
     }
 }
 
