@@ -156,7 +156,7 @@ class Divides(Plain):
             return {"ratio": round(10 / fields.of)}
 
 
-@breaks("ENDP-016")
+@breaks("ENDP-016", "ENDP-027")
 class LooksUp(Plain):
     """What is there, it thinks."""
 

@@ -112,6 +112,7 @@ def load(context: RunnerContext) -> Loaded:
         f"model: {context.model.name} by {definition}, {dtype}",
         f"attention: {', '.join(sorted({c.name for c in attention.values()}))}, "
         f"pages of {sizes[0]} tokens",
+        *dict.fromkeys(line for c in attention.values() for line in c.left_out),
         *kernel_notes,
         *(() if drafting is None else drafting.notes),
         f"cache: {budget.reason}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, cast
 
@@ -27,7 +27,7 @@ from framework.errors import ConfigError, PluginError, SelectionError, Unsupport
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.lookup import kept_out
 from framework.plugins.near import did_you_mean
-from framework.plugins.selection import select
+from framework.plugins.selection import Selection, select
 from framework_torch.specs import EncoderAttentionSpec
 
 if TYPE_CHECKING:
@@ -124,12 +124,14 @@ def choose_dtype(asked: str, facts: DeviceFacts) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionChoice:
-    """The backend of one group of layers, the query it answered, page sizes it serves."""
+    """The backend of one group of layers, the query it answered, page sizes it serves.
+    left_out: start-up lines about backends that the platform prefers and that cannot serve it."""
 
     name: str
     backend: AttentionBackend
     query: AttentionQuery
     page_tokens: tuple[int, ...]
+    left_out: tuple[str, ...] = ()
 
     def agree(self, group: CacheGroup) -> None:
         """Ask again with the page size that all agreed on.  Raises SelectionError."""
@@ -177,8 +179,18 @@ def choose_attention(
             backend=backend,
             query=query,
             page_tokens=answer.page_tokens,
+            left_out=tuple(_left_out(chosen, ranking)),
         )
     return choices
+
+
+def _left_out(chosen: Selection, ranking: Sequence[str]) -> Iterator[str]:
+    """Sentences on those that come before the chosen one in the platform's ranking."""
+    for row in chosen.table:
+        if row.chosen:
+            return
+        if row.record.name in ranking and isinstance(row.answer, Rejected):
+            yield f"attention: {row.record.name} cannot serve: {'; '.join(row.reasons)}"
 
 
 def common_page_tokens(choices: Mapping[KVCacheSpec, AttentionChoice]) -> tuple[int, ...]:

@@ -70,3 +70,20 @@ def test_the_plain_level_runs_on_plain_attention_unless_one_is_named(tiny, conte
     assert "cpu_paged" in served(kernel_set="best", choices=choices)
     named = {**choices, "attention_backend": "cpu_paged"}
     assert "cpu_paged" in served(kernel_set="plain", choices=named)
+
+
+def test_the_start_line_says_why_the_preferred_attention_does_not_serve(tiny, context) -> None:
+    pytest.importorskip("framework_cpu_paged")
+
+    def lines(**changes):
+        notes = TorchRunner().load(context(tiny("llama", head_dim=8).files, **changes)).notes
+        return [note for note in notes if note.startswith("attention: ")]
+
+    first, why = lines(choices={"platform": "cpu"})
+    assert first.startswith("attention: sdpa, ")
+    assert why.startswith("attention: cpu_paged cannot serve: ")
+    assert "head_size_v" in why
+    assert "a multiple of 16" in why
+    named = {"platform": "cpu", "attention_backend": "sdpa"}
+    assert len(lines(choices=named)) == 1
+    assert len(lines(choices={"platform": "cpu"}, kernel_set="plain")) == 1
