@@ -24,7 +24,7 @@ from framework.contracts.messages import EngineInput
 from framework.contracts.sampling import SamplingParams
 from framework.core.config import CoreConfig
 from framework.core.engine_core import EngineCore
-from framework.core.kv.hashing import PageHasher, choose_digest
+from framework.core.kv.hashing import PageHasher, choose_hash
 from framework.core.policies import FirstComeFirstServed
 from framework.core.request import Request
 from framework.errors import ConfigError
@@ -125,8 +125,8 @@ def _request(index: int, tokens: I32) -> EngineInput:
 
 def _hashing(prompts: I32) -> float:
     """Seconds that the names of all pages of all prompts take."""
-    digest, root = choose_digest("sha256")
-    hasher = PageHasher("", PAGE, digest, root)
+    new_hash, root = choose_hash("sha256")
+    hasher = PageHasher("", PAGE, new_hash, root)
     requests = [Request(_request(index, row), index, 0.0, 0) for index, row in enumerate(prompts)]
     start = perf_counter()
     for request in requests:

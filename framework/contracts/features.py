@@ -30,17 +30,21 @@ class Asking(Protocol):
 
 def needed_features(request: Asking) -> frozenset[str]:
     """Features that a runner must have declared to serve a request, beyond plain tokens."""
+    needs = []
+    if request.adapter is not None:
+        needs.append("adapters")
+    if request.payloads:
+        needs.append("payloads")
+    if request.pooling is not None:
+        return frozenset([*needs, "pooling"])
     sampling = request.sampling
-    needs = [
-        ("adapters", request.adapter is not None),
-        ("payloads", bool(request.payloads)),
-        ("pooling", request.pooling is not None),
-    ]
-    if sampling is not None and request.pooling is None:
-        needs += [
-            ("logprobs", sampling.logprobs is not None),
-            ("prompt_logprobs", sampling.prompt_logprobs is not None),
-            # Both are kept by masks of tokens, which is what a runner declares so.
-            ("structured_outputs", any(getattr(sampling, name) is not None for name in SERVED)),
-        ]
-    return frozenset([name for name, needed in needs if needed])
+    if sampling is not None:
+        if sampling.logprobs is not None:
+            needs.append("logprobs")
+        if sampling.prompt_logprobs is not None:
+            needs.append("prompt_logprobs")
+        # Both are kept by masks of tokens, which is what a runner declares so.
+        for name in SERVED:
+            if getattr(sampling, name) is not None:
+                needs.append("structured_outputs")
+    return frozenset(needs)

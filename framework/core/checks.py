@@ -105,7 +105,7 @@ def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> 
             mend="leave no room for output",
         )
     # One look at each: seen without a sign, a negative id is larger than any vocabulary.
-    if entry.tokens.view(np.uint32).max() >= info.vocab_size:
+    if np.maximum.reduce(entry.tokens.view(np.uint32)) >= info.vocab_size:
         raise InputError(
             "the prompt holds token ids outside the vocabulary",
             parameter="prompt",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -32,6 +33,23 @@ def test_the_name_of_a_page_stands_for_all_tokens_before_it():
     assert names([1, 2, 3, 4]) == first[:2]
     assert len({*first, *second}) == 4
     assert len(set(names([1, 1, 1, 1]))) == 2
+
+
+@pytest.mark.parametrize("steps", [(5,), (1, 2, 5), (2, 2, 4, 5)])
+def test_names_are_the_chain_of_digests_that_the_module_describes(steps):
+    """Computed here by hand, and found in one piece as in several."""
+    tokens = np.arange(1, 12, dtype=np.int32) * 70_001
+    entry = EngineInput(
+        request_id="a", tokens=tokens, sampling=SamplingParams(), seed=0, max_total=99, salt="s"
+    )
+    request, hasher = Request(entry, 1, 0.0, 0), PageHasher("model", 2)
+    before, chain = hasher.first_input(request), []
+    for first in range(0, 10, 2):
+        before = sha256(before + tokens[first : first + 2].astype("<i4").tobytes()).digest()
+        chain.append(before)
+    for count in steps:
+        assert hasher.extend(request, tokens, count)[:count] == chain[:count]
+    assert request.hashes == chain
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from framework.core.kv.allocation import NOTHING, Allocation, Counts, Growth, Pa
 from framework.core.kv.borders import Borders
 from framework.core.kv.encoder import EncoderPages
 from framework.core.kv.groups import Needs
-from framework.core.kv.hashing import PageHasher, choose_digest
+from framework.core.kv.hashing import PageHasher, choose_hash, parts_of
 from framework.core.kv.managers import manager_for
 from framework.core.kv.pages import NULL_PAGE, PagePool
 from framework.core.kv.pins import Pins
@@ -49,8 +49,8 @@ class KVManager:
         self.groups = plan.groups
         self.managers = [manager_for(group.spec, managers) for group in plan.groups]
         self.unit = min(group.page_tokens for group in plan.groups)
-        digest, root = choose_digest(config.prefix_hash)
-        hasher = PageHasher(config.identity, self.unit, digest, root)
+        new_hash, root = choose_hash(config.prefix_hash)
+        hasher = PageHasher(config.identity, self.unit, new_hash, root)
         self.prefix = PrefixIndex(
             plan.groups, self.managers, self.pool, hasher, config.enable_kv_events
         )
@@ -218,9 +218,9 @@ class KVManager:
                     failed[slot] = error
             return failed
         columns = (first * unit)[:, None] + np.arange(unit)
-        data = tokens[slots[:, None], columns].astype("<i4", copy=False).tobytes()
+        parts = parts_of(tokens[slots[:, None], columns], unit)
         places = self.tables[0, slots, first].tolist()
-        self.prefix.name_next(requests, first.tolist(), data, places)
+        self.prefix.name_next(requests, first.tolist(), parts, places)
         self.seen[slots] = confirmed
         return {}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import KVEvent
+from framework.core.kv.hashing import parts_of
 from framework.core.kv.pages import NULL_PAGE
 from framework.plugins.blame import unfit
 
@@ -158,7 +159,7 @@ class PrefixIndex:
         unit = page * width
         before = request.hashes[unit - 1] if unit else self.hasher.first_input(request)
         size = width * self.hasher.unit
-        return before + tokens[page * size : (page + 1) * size].tobytes()
+        return before + parts_of(tokens[page * size : (page + 1) * size], size)[0]
 
     def _name_run(self, request: Request, tokens: I32, table: I32, first: int, last: int) -> None:
         """Name pages first .. last - 1 of the only group, hashing each on the way."""
@@ -167,28 +168,29 @@ class PrefixIndex:
         size = self.step
         if len(request.hashes) < first:
             self.hasher.extend(request, tokens, first)
-        data = tokens[first * size : last * size].tobytes()
+        parts = parts_of(tokens[first * size : last * size], size)
         units, places = range(first, last), table[first:last].tolist()
-        self.name_next([request] * len(units), units, data, places)
+        self.name_next([request] * len(units), units, parts, places)
 
     def name_next(
-        self, requests: Sequence[Request], units: Sequence[int], data: bytes, places: Sequence[int]
+        self,
+        requests: Sequence[Request],
+        units: Sequence[int],
+        parts: Sequence[bytes],
+        places: Sequence[int],
     ) -> None:
-        """Name one page of one unit of each request: unit units[i], whose tokens are the i-th
-        part of `data`, lies in page places[i] of group 0."""
-        width = self.hasher.unit * 4
-        at = 0
+        """Name one page of one unit of each request: unit units[i], whose tokens are parts[i],
+        lies in page places[i] of group 0."""
         self._pool.named()
-        digest, store = self.hasher.digest, self._pool.store
-        for request, unit, place in zip(requests, units, places, strict=True):
+        new_hash, store = self.hasher.new_hash, self._pool.store
+        for request, unit, part, place in zip(requests, units, parts, places, strict=True):
             hashes = request.hashes
             before = hashes[unit - 1] if unit else self.hasher.first_input(request)
-            content = before + data[at : at + width]
-            at += width
+            content = before + part
             if len(hashes) > unit:
                 name = hashes[unit]
             else:
-                name = digest(content)
+                name = new_hash(content).digest()
                 hashes.append(name)
             if place:
                 store(place, name + _FIRST_GROUP, content)
