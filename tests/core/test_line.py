@@ -150,6 +150,33 @@ def test_both_limits_that_pass_at_one_time_end_a_request_once():
     assert queue.overdue(9.0) == []
 
 
+def test_a_deadline_is_met_up_to_the_moment_at_which_a_request_stops_running():
+    """Preempted at 4, it ran until then; what passes later finds it waiting."""
+    queue = WaitingQueue(ByPriority(), [], None)
+    requests = [request(number, deadline=deadline) for number, deadline in enumerate((4.0, 4.5))]
+    for each in requests:
+        queue.watch(each)
+        each.waits_since = 4.0
+    assert queue.overdue(4.0) == []
+    assert [each for each, _ in queue.overdue(4.5)] == requests[1:]
+
+
+def test_to_watch_one_more_costs_no_look_at_each_of_those_that_wait():
+    class Watched(Request):
+        __slots__, looks = (), 0
+
+        def __getattribute__(self, name):
+            Watched.looks += name == "status"
+            return super().__getattribute__(name)
+
+    queue = WaitingQueue(ByPriority(), [], 5.0)
+    for number in range(2000):
+        each = request(number)
+        each.__class__ = Watched
+        queue.watch(each)
+    assert 0 < Watched.looks < 4 * 2000
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 def test_an_engine_lives_on_when_both_limits_pass_at_one_time(engine, depth):
     one = engine(max_num_seqs=1, queue_timeout=0, loop_depth=depth)

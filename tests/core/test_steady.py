@@ -288,3 +288,16 @@ def test_who_comes_and_is_aborted_between_two_equal_steps_is_told_with_the_next(
     assert two.step().request_ids == ("a", "b")
     two.run()
     assert two.one.answers["b"].reason == "abort"
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+def test_who_has_all_its_tokens_planned_is_in_no_step_after_that(engine, depth):
+    """With steps in flight its end is known before its last token."""
+    two = Pair(engine, loop_depth=depth, runner={"depth": depth})
+    two.add("short", [1] * 3, 12)
+    two.add("long", [2] * 3, 25)
+    two.run()
+    assert two.steady > 10
+    for number in (0, 1):
+        rows = [p.num_new[p.slots == number] for p in two.one.runner.plans]
+        assert sum(int(row.sum()) for row in rows) == 3 + (12, 25)[number] - 1

@@ -334,3 +334,17 @@ def test_a_prompt_that_fills_the_step_leaves_drafts_their_share(engine):
     assert one.runner.plans[-1].draft_counts.max() == 3
     assert one.runner.plans[-1].num_new.tolist() == [4, 4]
     one.run()
+
+
+def test_nobody_is_preempted_for_pages_that_come_back_with_the_step_in_flight(engine):
+    """As many as are lacking, no more: the one that lacks them waits for one step."""
+    one = engine(runner={"num_pages": 4, "page_tokens": 4}, loop_depth=2)
+    one.add("a", [1] * 3, 4)  # needs another page for its fifth token
+    one.add("b", [2], 3)
+    one.add("c", [3] * 3, 5)
+    one.step()
+    one.core.abort(["c"])
+    answers = one.run()
+    assert [len(answers[name].tokens) for name in "abc"] == [4, 3, 1]
+    assert [plan.slots.tolist() for plan in one.runner.plans[1:4]] == [[0, 1, 2], [1], [0]]
+    assert one.core.stats.preemptions == 0
