@@ -1,6 +1,7 @@
 """What scheduling a step costs: microseconds of the engine core itself, without a model.
 
-per request:  n requests of 512 random tokens are added, pages of 16, prefix caching on
+to add:       the median over requests of 512 random tokens, pages of 16, prefix caching on, once
+              some were added before: of making one, `add`, and hashing its prompt
 per step:     all n decode; the median of schedule() + update(), the runner left out; if asked,
               while others wait for a slot
 """
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 VOCABULARY = 49_000
 PROMPT, OUTPUT = 512, 500
 PAGE, BUDGET, LONGEST = 16, 8192, 8192
+LEAST_ADDED, ADDED_BEFORE = 64, 16
 PEER_SECONDS = 1800
 PEER_SCRIPT = Path(__file__).parent / "vllm_peer.py"
 
@@ -45,9 +47,9 @@ PEER_SCRIPT = Path(__file__).parent / "vllm_peer.py"
 class CoreFigures:
     """step_us: of one decode step of all requests.  us_per_request_step: the same by request.
     add_us: of making a request, `add` and hashing its prompt.  hash_us: the hashing alone, which
-    the core does as far as a prefix is found, and when pages are named.  admit_us: of all that a
-    request costs until its first token is known: add, hashing, lookup, pages, its part of the
-    steps.
+    the core does as far as a prefix is found, and when pages are named.  admit_us: the mean of all
+    that a request costs until its first token is known: add, hashing, lookup, pages, its part of
+    the steps.
     """
 
     requests: int
@@ -71,26 +73,14 @@ class PeerFigures:
 def measure(requests: int, *, steps: int = 200, waiting: int = 0) -> CoreFigures:
     """Measure `requests` requests over `steps` decode steps, at most 300, while `waiting` more
     wait for a slot."""
-    runner = NullRunner(
-        num_pages=requests * ((PROMPT + 600) // PAGE + 2) + 1000,
-        page_tokens=PAGE,
-        vocab_size=VOCABULARY,
-    )
-    config = CoreConfig(
-        max_num_seqs=requests,
-        max_num_batched_tokens=BUDGET,
-        max_model_len=LONGEST,
-        enable_prefix_caching=True,
-    )
-    core = EngineCore(runner, runner.info(), config, policy=FirstComeFirstServed())
+    adding, hashing = _adding(max(requests, LEAST_ADDED))
+    core, runner = _engine(requests)
     count = requests + waiting
-    prompts = np.random.default_rng(0).integers(0, VOCABULARY, (count, PROMPT), np.int32)
-    hashing = _hashing(prompts)
+    prompts = _prompts(count)
     start = perf_counter()
     for index in range(count):
         core.add(_request(index, prompts[index]))
-    add = perf_counter() - start
-    admit = add
+    admit = perf_counter() - start
     decode: list[float] = []
     while len(decode) < steps:
         before, start = runner.seconds, perf_counter()
@@ -107,10 +97,51 @@ def measure(requests: int, *, steps: int = 200, waiting: int = 0) -> CoreFigures
         requests=requests,
         step_us=step * 1e6,
         us_per_request_step=step / requests * 1e6,
-        add_us=(add + hashing) / count * 1e6,
-        hash_us=hashing / count * 1e6,
+        add_us=(adding + hashing) * 1e6,
+        hash_us=hashing * 1e6,
         admit_us=admit / requests * 1e6,
     )
+
+
+def _engine(requests: int) -> tuple[EngineCore, NullRunner]:
+    """With a slot for each, and pages for all tokens of all of them."""
+    runner = NullRunner(
+        num_pages=requests * ((PROMPT + 600) // PAGE + 2) + 1000,
+        page_tokens=PAGE,
+        vocab_size=VOCABULARY,
+    )
+    config = CoreConfig(
+        max_num_seqs=requests,
+        max_num_batched_tokens=BUDGET,
+        max_model_len=LONGEST,
+        enable_prefix_caching=True,
+    )
+    return EngineCore(runner, runner.info(), config, policy=FirstComeFirstServed()), runner
+
+
+def _prompts(count: int) -> I32:
+    return np.random.default_rng(0).integers(0, VOCABULARY, (count, PROMPT), np.int32)
+
+
+def _adding(requests: int) -> tuple[float, float]:
+    """Seconds of making and adding a request, and of hashing all pages of its prompt: medians
+    over `requests` requests."""
+    core, _ = _engine(requests + ADDED_BEFORE)
+    prompts = _prompts(requests + ADDED_BEFORE)
+    new_hash, root = choose_hash("sha256")
+    hasher = PageHasher("", PAGE, new_hash, root)
+    adding, hashing = [], []
+    for index, prompt in enumerate(prompts):
+        start = perf_counter()
+        core.add(_request(index, prompt))
+        added = perf_counter()
+        request = Request(_request(index, prompt), index, 0.0, 0)
+        found = perf_counter()
+        hasher.extend(request, prompt, PROMPT // PAGE)
+        hashing.append(perf_counter() - found)
+        adding.append(added - start)
+    core.close()
+    return statistics.median(adding[ADDED_BEFORE:]), statistics.median(hashing[ADDED_BEFORE:])
 
 
 def _request(index: int, tokens: I32) -> EngineInput:
@@ -121,17 +152,6 @@ def _request(index: int, tokens: I32) -> EngineInput:
         seed=0,
         max_total=PROMPT + OUTPUT,
     )
-
-
-def _hashing(prompts: I32) -> float:
-    """Seconds that the names of all pages of all prompts take."""
-    new_hash, root = choose_hash("sha256")
-    hasher = PageHasher("", PAGE, new_hash, root)
-    requests = [Request(_request(index, row), index, 0.0, 0) for index, row in enumerate(prompts)]
-    start = perf_counter()
-    for request in requests:
-        hasher.extend(request, request.tokens, PROMPT // PAGE)
-    return perf_counter() - start
 
 
 def run_peer(folder: Path, requests: Sequence[int], *, steps: int = 200) -> list[PeerFigures]:

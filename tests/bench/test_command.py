@@ -267,7 +267,8 @@ def test_the_peers_script_has_our_shape():
     """Both measure the same work; and it can be read where the engine is not installed."""
     from framework.bench import core, vllm_peer
 
-    for name in ("VOCABULARY", "PROMPT", "OUTPUT", "PAGE", "BUDGET", "LONGEST"):
+    names = ("VOCABULARY", "PROMPT", "OUTPUT", "PAGE", "BUDGET", "LONGEST")
+    for name in (*names, "LEAST_ADDED", "ADDED_BEFORE"):
         assert getattr(core, name) == getattr(vllm_peer, name)
     assert "framework" not in {
         line.split()[1].partition(".")[0]
