@@ -24,6 +24,9 @@ A participant whose manifest has the scope `front_end` has a half there too, whi
 before a request is queued: see `front_half`.  The halves share nothing, as each may be in a
 process of its own; where one process has both, they are one instance.
 
+One that says which tokens an output may go on with has a base that does all else:
+`framework.contracts.masking.MaskingParticipant`.
+
 The arguments of a client come over a network and may be anything.  Those that cannot be used are
 refused: by `front_half`, or by `admit` and `external_prefix`, which answer `Refuse` or raise
 InputError or UnsupportedError.

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,6 +38,7 @@ from framework.contracts.base import (
 if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
 
+T = TypeVar("T")
 STRUCTURES = ("json", "json_object", "regex", "choice", "grammar", "structural_tag")
 WHITE_SPACE = 16
 """Most characters of white space in a row between the parts of a JSON text."""
@@ -153,6 +154,20 @@ def vocabulary_of(tokenizer: Tokenizer, vocab_size: int, eos_ids: Sequence[int])
     tokens = [b"" if t in hidden else tokenizer.token_bytes(t) for t in range(most)]
     ends = tuple(sorted({token for token in eos_ids if 0 <= token < vocab_size}))
     return Vocabulary(tokens=(*tokens, *[b""] * (vocab_size - most)), eos_ids=ends)
+
+
+class OfVocabulary(Generic[T]):
+    """What a library makes of a vocabulary, which takes a moment: it is made once for each."""
+
+    def __init__(self, make: Callable[[Vocabulary], T]) -> None:
+        self._make = make
+        self._made: dict[str, T] = {}
+
+    def __call__(self, vocabulary: Vocabulary) -> T:
+        key = vocabulary.fingerprint
+        if key not in self._made:
+            self._made[key] = self._make(vocabulary)
+        return self._made[key]
 
 
 class Matcher(Protocol):

@@ -167,8 +167,8 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
     ),
     _row("kv_connector", None, {E, W}, ONE),
-    _row("structured_output", "structured_output:StructuredOutput", {F, E}, ONE),
-    _row("speculative_proposer", "proposer:SpeculativeProposer", {W}, ONE),
+    _row("structured_output", "structured_output:StructuredOutput", {F, E}, ONE, stable=True),
+    _row("speculative_proposer", "proposer:SpeculativeProposer", {W}, ONE, stable=True),
     _row("lora", None, {E, W}, ONE),
     _row(
         "logits_processor",

@@ -44,7 +44,7 @@ def written(thought, tokens, most=40):
     while tokens and len(out) < most:
         [want] = masks(thought) or [None]
         out.append(tokens.pop(0) if want is None else want)
-        thought.take(out[-1])
+        thought.take(out[-1:])
     return out
 
 
@@ -107,7 +107,7 @@ def test_drafts_change_nothing():
     """A look at drafts leaves the state as it was, half a character included."""
     thought = begin(DeepSeekR1, 3)
     first, second = "ä".encode()
-    thought.take(first)
+    thought.take([first])
     assert masks(thought, second, *b"ab") == [None, None, CLOSE]
     assert written(thought, [second, *b"abc"])[:3] == [second, ord("a"), CLOSE]
 

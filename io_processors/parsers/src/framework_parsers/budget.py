@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, cast
 
 import msgspec
-import numpy as np
 
-from framework.contracts.participant import (
-    READY,
-    Admission,
-    EngineContext,
-    Hold,
-    Refuse,
-    SchedulerParticipant,
-    Wait,
-)
-from framework.contracts.step import LateInputs
+from framework.contracts.masking import MaskingParticipant
+from framework.contracts.participant import EngineContext
 from framework.errors import InputError, IntegrityError, UnsupportedError
-from framework.plugins.blame import told
-from framework_parsers.thought import Ending, Rows, Thought, mark_of
+from framework_parsers.thought import Ending, Thought, mark_of
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.sampling import SamplingParams
-    from framework.contracts.step import StepPlan, StepResult
+    from framework.contracts.step import I32
     from framework.core.request import Request
 
 NAME = "thinking_budget"
@@ -59,96 +48,40 @@ class BudgetReader:
         return msgspec.msgpack.encode(budget)
 
 
-class ThinkingBudget(SchedulerParticipant):
+class ThinkingBudget(MaskingParticipant[Ending]):
     """Attends the requests that have a budget."""
+
+    waiting = "the tokenizer of its reasoning parser is being made"
+    unusable = f"{FIELD} cannot be kept"
 
     def __init__(self, options: BaseModel | None = None) -> None:
         super().__init__(options)
         self._context: EngineContext | None = None
         self._threads = ThreadPoolExecutor(1, "framework-thinking")
         self._ending: Future[Ending] | None = None
-        self._thoughts: dict[str, Thought] = {}
 
     def front_half(self, context: EngineContext) -> BudgetReader:
         return BudgetReader(_chosen(context))
 
     def start(self, context: EngineContext) -> None:
+        super().start(context)
         self._context = context
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    # Scheduling
-
-    def admit(self, request: Request) -> Admission:
+    def prepare(self, request: Request) -> Future[Ending]:
+        """One for all."""
         _budget(request)
         if self._ending is None:
             if self._context is None:
                 raise IntegrityError("the participant was never started")
             self._ending = self._threads.submit(_ending, self._context)
-        if not self._ending.done():
-            return Wait("the tokenizer of its reasoning parser is being made", self._ending.done)
-        error = self._ending.exception()
-        if error is None:
-            return READY
-        return Refuse(f"{FIELD} cannot be kept: {told(error)}", failed=True)
+        return self._ending
 
-    def limit(self, request: Request, start: int, tokens: int) -> int:
-        thought = self._thoughts.get(request.id)
-        if thought is not None and thought.fault is not None:
-            raise IntegrityError(thought.fault)
-        return tokens
-
-    def attach(self, plan: StepPlan, requests: Mapping[int, Request]) -> None:
-        """Who enters begins with the output that it has: after a preemption there is some."""
-        for entering in plan.admitted:
-            request = requests.get(entering.slot)
-            if request is None:
-                continue
-            assert self._ending is not None
-            ending, prompt = self._ending.result(), entering.tokens[: entering.num_prompt]
-            text = ending.tokenizer.decode(prompt.tolist(), skip_special_tokens=False)
-            thought = Thought(ending, text, _budget(request))
-            self._thoughts[entering.request_id] = thought
-            for token in entering.tokens[entering.num_prompt :].tolist():
-                thought.take(token)
-
-    def absorb(self, result: StepResult, requests: Mapping[int, Request]) -> None:
-        offsets = result.token_offsets
-        for row, request in requests.items():
-            thought = self._thoughts[request.id]
-            for token in result.token_ids[offsets[row] : offsets[row + 1]].tolist():
-                thought.take(token)
-
-    def late(self, plan: StepPlan, requests: Mapping[int, Request]) -> LateInputs | None:
-        counts = plan.draft_counts if len(plan.draft_counts) else np.zeros(plan.num_rows, np.int32)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        assert self._context is not None
-        words = -(-self._context.vocab_size // 32)
-        masks: list[Rows] = []
-        rows: list[int] = []
-        covered: list[int] = []
-        for row, request in requests.items():
-            thought = self._thoughts[request.id]
-            if not plan.wants_logits[row] or thought.ended:
-                continue
-            drafts = plan.draft_ids[starts[row] : starts[row + 1]].tolist()
-            own = np.empty((1 + len(drafts), words), np.uint32)
-            filled = thought.fill(own, drafts)
-            masks.append(own[:filled])
-            rows += [row] * filled
-            covered += range(filled)
-        if not rows:
-            return None
-        return LateInputs(
-            bitmask=np.concatenate(masks),
-            bitmask_rows=np.array(rows, np.int32),
-            covered=np.array(covered, np.int32),
-        )
-
-    def release(self, request: Request) -> Hold | None:
-        self._thoughts.pop(request.id, None)
-        return None
+    def begin(self, request: Request, prompt: I32, made: Ending) -> Thought:
+        text = made.tokenizer.decode(prompt.tolist(), skip_special_tokens=False)
+        return Thought(made, text, _budget(request))
 
 
 def _budget(request: Request) -> int:

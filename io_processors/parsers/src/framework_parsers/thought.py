@@ -70,8 +70,12 @@ class Thought:
             return None
         return ids[at.written]
 
-    def take(self, token: int) -> None:
-        """The output goes on with `token`."""
+    def take(self, tokens: Sequence[int]) -> None:
+        """The output goes on with these."""
+        for token in tokens:
+            self._step(token)
+
+    def _step(self, token: int) -> None:
         if self.ended:
             return
         at = self._at
@@ -102,7 +106,7 @@ class Thought:
                 break
             if wanted is not None and drafts[place] != wanted:
                 return place + 1  # what is drafted behind it never comes
-            after.take(drafts[place])
+            after._step(drafts[place])
         return len(drafts) + 1 if masked else 0
 
     def _copy(self) -> Thought:

@@ -8,6 +8,7 @@ from framework.contracts.structured_output import (
     CompiledGrammar,
     Coverage,
     Grammar,
+    OfVocabulary,
     StructuredOutput,
     Vocabulary,
 )
@@ -42,7 +43,7 @@ class LLGuidance(StructuredOutput):
 
     def __init__(self, options: object = None) -> None:
         super().__init__()
-        self._tokens: dict[str, Tokens] = {}
+        self._tokens = OfVocabulary(_tokens)
 
     def check(self, grammar: Grammar) -> None:
         from framework_llguidance.sources import checked
@@ -53,17 +54,15 @@ class LLGuidance(StructuredOutput):
         from framework_llguidance.sources import checked
 
         source = checked(grammar)
-        self._tokens_of(vocabulary).check(source)
+        self._tokens(vocabulary).check(source)
         return source.encode()
 
     def load(self, compiled: bytes, vocabulary: Vocabulary) -> CompiledGrammar:
-        return self._tokens_of(vocabulary).load(compiled.decode())
+        return self._tokens(vocabulary).load(compiled.decode())
 
-    def _tokens_of(self, vocabulary: Vocabulary) -> Tokens:
-        """The library's view of the vocabulary, which takes a moment to make."""
-        from framework_llguidance.matching import Tokens
 
-        known = self._tokens.get(vocabulary.fingerprint)
-        if known is None:
-            known = self._tokens[vocabulary.fingerprint] = Tokens(vocabulary)
-        return known
+def _tokens(vocabulary: Vocabulary) -> Tokens:
+    """The library's view of it."""
+    from framework_llguidance.matching import Tokens
+
+    return Tokens(vocabulary)

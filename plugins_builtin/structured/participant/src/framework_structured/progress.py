@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ class Progress:
         self._ends = ends
         self.fault: str | None = None
 
-    def take(self, tokens: Iterable[int]) -> None:
+    def take(self, tokens: Sequence[int]) -> None:
         """The output goes on with these."""
         for token in tokens:
             if self.fault is None and not self._step(token):

@@ -8,6 +8,7 @@ from framework.contracts.structured_output import (
     CompiledGrammar,
     Coverage,
     Grammar,
+    OfVocabulary,
     StructuredOutput,
     Vocabulary,
 )
@@ -37,7 +38,7 @@ class XGrammar(StructuredOutput):
 
     def __init__(self, options: object = None) -> None:
         super().__init__()
-        self._tokens: dict[str, Tokens] = {}
+        self._tokens = OfVocabulary(_tokens)
 
     def check(self, grammar: Grammar) -> None:
         from framework_xgrammar.sources import checked
@@ -48,16 +49,14 @@ class XGrammar(StructuredOutput):
         from framework_xgrammar.sources import checked
 
         json = grammar.structure in ("json", "json_object")
-        return self._tokens_of(vocabulary).compile(checked(grammar), json=json)
+        return self._tokens(vocabulary).compile(checked(grammar), json=json)
 
     def load(self, compiled: bytes, vocabulary: Vocabulary) -> CompiledGrammar:
-        return self._tokens_of(vocabulary).load(compiled)
+        return self._tokens(vocabulary).load(compiled)
 
-    def _tokens_of(self, vocabulary: Vocabulary) -> Tokens:
-        """The library's view of the vocabulary, which takes a moment to make."""
-        from framework_xgrammar.matching import Tokens
 
-        known = self._tokens.get(vocabulary.fingerprint)
-        if known is None:
-            known = self._tokens[vocabulary.fingerprint] = Tokens(vocabulary)
-        return known
+def _tokens(vocabulary: Vocabulary) -> Tokens:
+    """The library's view of it."""
+    from framework_xgrammar.matching import Tokens
+
+    return Tokens(vocabulary)
