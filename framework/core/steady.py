@@ -1,9 +1,10 @@
 """Steps that equal the one before, at the price of a few array operations.
 
-Most steps of an engine are of one kind: every running request computes one token, nobody comes
-and nobody leaves, and if anybody waits there is no room for the first in line.  Their plans
-differ in nothing but `computed` and, now and then, some pages.  What is the same is kept here, in
-row order; counts by slot move on by adding a mask over the whole table, which needs no gathering.
+Most steps of an engine are of one kind: every running request computes one token and no drafts,
+nobody comes and nobody leaves, and if anybody waits there is no room for the first in line.  Their
+plans differ in nothing but `computed` and, now and then, some pages.  What is the same is kept
+here, in row order; counts by slot move on by adding a mask over the whole table, which needs no
+gathering.
 
     general step  ->  `Steady.after` looks whether the next ones can be of this kind
     `plan`        ->  the next step, or None: something happened, the scheduler must look
@@ -68,6 +69,7 @@ class Steady:
         self._full = not table.free or rows >= most
         self._until_name = 0
         self._stats: EngineStats | None = None
+        self._drafts_wanted = state.config.max_drafts
 
     @classmethod
     def after(cls, state: CoreState, plan: StepPlan, clock: Callable[[], float]) -> Steady | None:
@@ -78,6 +80,7 @@ class Steady:
             or not state.queue.stands_still(clock)
             or plan.num_rows != len(state.running)
             or not plan.wants_logits.all()
+            or len(plan.draft_ids)
         ):
             return None
         if plan.num_rows > min(state.config.max_num_batched_tokens, state.config.active_limit):
@@ -97,6 +100,8 @@ class Steady:
         if state.order_changed or self._plans_left <= 0 or not _quiet(state):
             return None
         if not self._nobody_enters():
+            return None
+        if self._drafts_wanted and state.slots.num_drafts.any():
             return None
         pages = self._no_pages
         if self._until_page <= 0:
@@ -125,6 +130,7 @@ class Steady:
             pages=pages,
             draft_counts=self._zeros,
             draft_ids=empty_i32(),
+            drafts_wanted=self._drafts_wanted,
             features=NO_FEATURES,
         )
 

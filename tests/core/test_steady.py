@@ -301,3 +301,38 @@ def test_who_has_all_its_tokens_planned_is_in_no_step_after_that(engine, depth):
     for number in (0, 1):
         rows = [p.num_new[p.slots == number] for p in two.one.runner.plans]
         assert sum(int(row.sum()) for row in rows) == 3 + (12, 25)[number] - 1
+
+
+@pytest.mark.parametrize("lookahead", [0, 2])
+@pytest.mark.parametrize("model", sorted(MODELS.keys() - {"state"}))
+def test_steps_without_drafts_equal_those_of_the_general_path_where_there_may_be_some(
+    engine, model, lookahead
+):
+    """Now and then a request gets drafts, right ones and wrong ones."""
+
+    def draft(request, tokens, wanted):
+        if (len(tokens) + request.num_prompt) % 9:
+            return []
+        right = truth(tokens, wanted)
+        return right if len(tokens) % 2 else [*right[:1], *[0] * (wanted - 1)]
+
+    two = Pair(
+        engine,
+        max_drafts=3,
+        lookahead=lookahead,
+        runner={
+            "layers": MODELS[model],
+            "num_pages": 400,
+            "page_tokens": 4,
+            "drafter": draft,
+            "fail_rows": {(30, 1): "boom"},
+        },
+    )
+    for number in range(3):
+        two.add(str(number), [number] * (3 + 2 * number), 60)
+    two.step(20)
+    two.add("late", [9] * 3, 30)
+    two.run()
+    assert (two.steady > 10) == (lookahead == 0)
+    assert sum(two.one.core.stats.accepted) > 0
+    assert two.one.core.stats.drafts > sum(two.one.core.stats.accepted)

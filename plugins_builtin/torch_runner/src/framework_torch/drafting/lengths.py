@@ -5,6 +5,10 @@ something with probability a^i, where a is the share of its drafts that were acc
 is then worth what a token costs otherwise: (base + each * R) / R with R requests in the step.  It
 costs `each`, and the time to propose it.  So drafts grow where they hit, shrink to none where they
 miss or where requests fill the machine anyway, and nothing of it needs to be set.
+
+What was refused was computed in vain, and a request must not pay for that again and again.  One
+that is worth no draft tries one only so seldom that all such tries together cost a hundredth of the
+time, and a new one begins where the requests before it have come to.
 """
 
 from __future__ import annotations
@@ -18,10 +22,14 @@ from framework.contracts.step import I32
 FORGET = 0.8
 """Weight of a draft of a request against the one verified after it; about the last five count."""
 HOPE = (1.2, 2.0)
-"""Drafts accepted and tried that a new request is taken to have had."""
+"""Drafts accepted and tried that the first request is taken to have had."""
+MEMORY = 0.98
+"""Weight of a verification of any request against the next one, in what a new one begins with."""
 PAUSE = 16
-"""Steps without drafts after which a request that is worth none gets one, to see whether that
-still holds.  It costs less than a hundredth of the time."""
+"""Least steps without drafts after which a request that is worth none gets one, to see whether that
+still holds."""
+SPENT = 0.01
+"""Most of the time that goes into such tries."""
 
 
 class StepCost:
@@ -64,11 +72,13 @@ class DraftLengths:
         self._accepted = np.zeros(max_slots)
         self._tried = np.ones(max_slots)
         self._without = np.zeros(max_slots, np.int64)
+        self._of_all = HOPE
         self.cost = StepCost()
 
     def start(self, slot: int) -> None:
-        """A request enters of which nothing is known."""
-        self._accepted[slot], self._tried[slot] = HOPE
+        """A request enters of which nothing is known: it is taken for one as others were."""
+        accepted, tried = self._of_all
+        self._accepted[slot], self._tried[slot] = accepted / tried * HOPE[1], HOPE[1]
         self._without[slot] = 0
 
     def verified(self, slots: I32, drafts: I32, accepted: I32) -> None:
@@ -80,6 +90,11 @@ class DraftLengths:
         older, last = FORGET**accepted, np.where(missed, FORGET, 1.0)
         self._accepted[slots] = (self._accepted[slots] * older + hits) * last
         self._tried[slots] = (self._tried[slots] * older + hits) * last + missed
+        kept, hit = MEMORY ** len(slots), float(accepted.sum())
+        self._of_all = (
+            self._of_all[0] * kept + hit,
+            self._of_all[1] * kept + hit + float(missed.sum()),
+        )
 
     def wanted(self, slots: I32, rows: int) -> I32:
         """Most drafts that are of use to each of these requests, int32.  rows: of a step."""
@@ -91,7 +106,8 @@ class DraftLengths:
             counts = np.zeros(len(slots), np.int64)
         else:
             counts = np.minimum(np.floor(math.log(least) / np.log(rate)), self._most)
-        probe = (counts == 0) & (self._without[slots] >= PAUSE)
+        # One draft for each request of a step makes that longer by a share of `least`.
+        probe = (counts == 0) & (self._without[slots] >= max(PAUSE, least / SPENT))
         counts = np.where(probe, 1, counts)
         self._without[slots] = np.where(counts == 0, self._without[slots] + 1, 0)
         return counts.astype(np.int32)
