@@ -8,7 +8,6 @@ flags.
 from __future__ import annotations
 
 import re
-import reprlib
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -152,7 +151,7 @@ def _file_settings(file: Path) -> Iterable[Setting]:
             raise ConfigError(
                 f"{source}: section {section!r} is not a mapping",
                 expected="field: value",
-                found=_shown(fields),
+                found=shown(fields, 200),
             )
         for name, value in fields.items():
             yield setting(str(section), str(name), value, source)
@@ -202,7 +201,7 @@ def _invalid(error: ValidationError, sources: Mapping[str, str]) -> ConfigError:
             f"{name or path} is missing", expected=f"a value for {path}", found="none"
         )
     hidden = name in OWNER and holds_secrets(section, name)
-    found = "a value that is not shown" if hidden else _shown(fault["input"])
+    found = "a value that is not shown" if hidden else shown(fault["input"], 200)
     return ConfigError(
         f"{name or path} is invalid",
         expected=_EXPECTED.get(fault["type"]) or fault["msg"].removeprefix("Input should be "),
@@ -214,12 +213,3 @@ def holds_secrets(section: str, field: str) -> bool:
     """The field's value must not be shown: a secret, or one that is kept out of the repr."""
     info = SECTIONS[section].model_fields[field]
     return not info.repr or SecretStr in (info.annotation, *typing.get_args(info.annotation))
-
-
-def _shown(value: object) -> str:
-    """Short; the text of a nested value is never made whole, it may be of any length."""
-    if not isinstance(value, list | dict | tuple):
-        return shown(value)[:200]
-    short = reprlib.Repr()
-    short.maxlevel = 2
-    return short.repr(value)[:200]

@@ -93,7 +93,7 @@ class Supported:
     def __post_init__(self) -> None:
         for off in self.turns_off:
             if not isinstance(off, TurnedOff):
-                raise TypeError(f"turns_off holds {off!r:.80}, which is no TurnedOff")
+                raise TypeError(f"turns_off holds {shown(off)}, which is no TurnedOff")
 
 
 @dataclass(frozen=True, slots=True)

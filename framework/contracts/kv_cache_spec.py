@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from framework.contracts.base import Contract
 from framework.errors import ConfigError
+from framework.shown import shown
 
 DTYPE_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1, "float8_e5m2": 1}
 
@@ -54,7 +55,7 @@ class KVCacheSpec:
         return ConfigError(
             f"{name} of a {type(self).__name__} cannot be",
             expected=expected,
-            found=f"{getattr(self, name)!r:.80}",
+            found=shown(getattr(self, name)),
             mend="correct the model's configuration, or what makes a cache spec of it",
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from framework.errors import InputError
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -32,16 +32,8 @@ Check = Callable[["SamplingParams", str], object]
 def invalid(name: str, expected: str, found: object, mend: str | None = None) -> InputError:
     """The error for a field that has a wrong value."""
     return InputError(
-        f"{name} is invalid", parameter=name, expected=expected, found=_shown(found), mend=mend
+        f"{name} is invalid", parameter=name, expected=expected, found=shown(found, 80), mend=mend
     )
-
-
-def _shown(value: object) -> str:
-    """A short form of `value`, whatever it is: it may be huge or break its own repr."""
-    try:
-        return reprlib.repr(value)
-    except Exception:
-        return f"a value of type {type(value).__name__}"
 
 
 def _plain(value: object) -> str | None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from framework.contracts.participant import Admission, External, Hold, Ready, Refuse, Wait
 from framework.errors import InputError, UnsupportedError
-from framework.plugins.blame import in_one_line, shown
+from framework.plugins.blame import in_one_line
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.participant import SchedulerParticipant

@@ -14,7 +14,8 @@ from framework.contracts.features import needed_features
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError, InputError, OverloadedError
-from framework.plugins.blame import shown, unfit
+from framework.plugins.blame import unfit
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType

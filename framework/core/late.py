@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.step import NOTHING_LATE, LateInputs
-from framework.plugins.blame import shown
+from framework.shown import shown
 
 
 def flaw_of(part: object, rows: Container[int], vocab_size: int | None) -> str | None:

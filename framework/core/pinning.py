@@ -11,7 +11,7 @@ from framework.contracts.messages import EngineInput
 from framework.contracts.sampling import SamplingParams
 from framework.core.request import Request
 from framework.errors import InputError
-from framework.plugins.blame import shown
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.core.kv.manager import KVManager

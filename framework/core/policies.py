@@ -11,7 +11,8 @@ from pydantic import BaseModel, Field
 
 from framework.contracts.base import name_of
 from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
-from framework.plugins.blame import blaming, of_plugin, shown, told
+from framework.plugins.blame import blaming, of_plugin, told
+from framework.shown import shown
 
 logger = logging.getLogger("framework.policies")
 

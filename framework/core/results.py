@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from framework.contracts.step import Logprobs, StepResult, Ticket, empty_i32
 from framework.errors import FrameworkError, PluginError
-from framework.plugins.blame import expect, failure, shown, unfit
+from framework.plugins.blame import expect, failure, unfit
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner

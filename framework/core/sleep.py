@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from framework.errors import InputError, OverloadedError, UnsupportedError
 from framework.plugins.blame import blaming
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner
@@ -75,7 +76,7 @@ class Sleeper:
                 "the level of sleep is invalid",
                 parameter="level",
                 expected="1 (the cache is given back) or 2 (the weights too)",
-                found=f"{level!r:.40}",
+                found=shown(level),
             )
         if not self._ops >= OPS:
             raise UnsupportedError(

@@ -8,23 +8,13 @@ from typing import TypeVar
 
 from framework.contracts.base import name_of
 from framework.errors import FrameworkError, PluginError
+from framework.halt import Halt as Halt
+from framework.halt import of_plugin as of_plugin
+from framework.shown import printable, shown
 
 T = TypeVar("T")
 LONGEST = 2000
 """Characters of what a plugin says that a message repeats."""
-
-
-class Halt(BaseException):
-    """Stops a call of a plugin from outside, as a limit of time does: every guard lets it pass."""
-
-
-def of_plugin(error: BaseException) -> BaseException:
-    """The error, if it is the plugin's fault: whatever it raises, also what is no Exception, such
-    as SystemExit or the panic of a library in Rust.  What comes from outside is raised again: an
-    interrupt, the end of a generator, `Halt`."""
-    if isinstance(error, KeyboardInterrupt | GeneratorExit | Halt):
-        raise error
-    return error
 
 
 @contextmanager
@@ -72,22 +62,9 @@ def told(error: BaseException) -> str:
     try:
         text = str(error)
         more = f"... ({len(text)} characters)" if len(text) > LONGEST else ""
-        return f"{type(error).__name__}: {_printable(text[:LONGEST])}{more}"
-    except Exception as worse:
-        return f"{type(error).__name__}, whose text fails ({type(worse).__name__})"
-
-
-def _printable(text: str) -> str:
-    """The text without what a terminal takes for orders, or UTF-8 cannot carry."""
-    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
-
-
-def shown(value: object) -> str:
-    """The value as messages show it, in short; also of one that cannot be shown."""
-    try:
-        return f"{value!r:.80}"
-    except Exception as error:
-        return f"a {type(value).__name__} whose repr fails ({type(error).__name__})"
+        return f"{type(error).__name__}: {printable(text[:LONGEST])}{more}"
+    except BaseException as worse:
+        return f"{type(error).__name__}, whose text fails ({type(of_plugin(worse)).__name__})"
 
 
 def _error(plugin: object, what: str, expected: object, found: object) -> PluginError:

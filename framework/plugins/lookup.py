@@ -71,15 +71,7 @@ def replacement(record: Record, records: Sequence[Record]) -> Record:
     seen = [record]
     while replacers := [r for r in records if replaces(r, seen[-1])]:
         if len(replacers) > 1 or replacers[0] in seen:
-            names = ", ".join(sorted({r.key for r in [*replacers, *seen]}))
-            raise PluginError(
-                f"it is not clear what replaces plugin {record.key}: {names}",
-                plugin=record.key,
-                distribution=record.distribution,
-                expected="one replacer, and no circle",
-                found=names,
-                mend=f"name only one of them in {ALLOW_VARIABLE}",
-            )
+            raise _unclear(record, [*replacers, *seen], circle=replacers[0] in seen)
         seen.append(replacers[0])
     return seen[-1]
 
@@ -102,12 +94,18 @@ def _expect_end(record: Record, kept: Sequence[Record], records: Sequence[Record
         if one in kept:
             return
         reached += [r for r in records if replaces(r, one) and r not in reached]
-    names = ", ".join(sorted(one.key for one in reached))
-    raise PluginError(
-        f"these plugins replace one another in a circle: {names}",
+    raise _unclear(record, reached, circle=True)
+
+
+def _unclear(record: Record, among: Iterable[Record], *, circle: bool) -> PluginError:
+    """The error for a plugin with two replacers, or in a circle of such."""
+    why = "they replace one another in a circle" if circle else "several would"
+    names = ", ".join(sorted({one.key for one in among}))
+    return PluginError(
+        f"it is not clear what replaces plugin {record.key}, {why}: {names}",
         plugin=record.key,
         distribution=record.distribution,
-        expected="one that nothing replaces",
+        expected="one replacer, and no circle",
         found=names,
         mend=f"name only one of them in {ALLOW_VARIABLE}",
     )

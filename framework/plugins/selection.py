@@ -22,6 +22,7 @@ from framework.plugins.manifests import Facts
 from framework.plugins.ordering import by_rank
 from framework.plugins.records import Record
 from framework.plugins.registry import PluginRegistry
+from framework.shown import shown
 
 OnFailure = Literal["warn", "raise"]
 
@@ -227,7 +228,7 @@ def _ask(registry: PluginRegistry, record: Record, query: Query) -> Row:
     except BaseException as error:
         raise _broken(record, told(of_plugin(error))) from error
     if not isinstance(answer, Supported | Rejected):
-        raise _broken(record, f"it answered {answer!r:.80}")
+        raise _broken(record, f"it answered {shown(answer)}")
     return Row(record=record, answer=answer, instance=instance)
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from framework.contracts.base import Contract
 from framework.errors import FrameworkError
-from framework.plugins.blame import shown
 from framework.plugins.kinds import Kind, find_kind
 from framework.plugins.loading import contract_of, load_class
 from framework.plugins.records import Record
 from framework.plugins.tied import orders
 from framework.plugins.trial import top_of
 from framework.plugins.watch import heard, loaded_since
+from framework.shown import shown
 
 _NEVER = 1e6
 """Seconds after which the watchdog of the import itself would speak; the parent watches."""

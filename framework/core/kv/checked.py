@@ -13,7 +13,8 @@ from numbers import Integral
 from framework.contracts.base import name_of
 from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
 from framework.core.answers import integer
-from framework.plugins.blame import blaming, shown, unfit
+from framework.plugins.blame import blaming, unfit
+from framework.shown import shown
 
 logger = logging.getLogger("framework.cache")
 

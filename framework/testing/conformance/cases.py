@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from framework.shown import shown
 from framework.testing.conformance.outcomes import Violation
 
 
@@ -35,10 +36,18 @@ def expect(
         return
     parts = [message]
     if expected is not None:
-        parts.append(f"  expected: {expected}")
+        parts.append(f"  expected: {_text(expected)}")
     if found is not None:
-        parts.append(f"  found:    {found}")
+        parts.append(f"  found:    {_text(found)}")
     raise Violation("\n".join(parts))
+
+
+def _text(value: object) -> str:
+    """Of what a plugin gave there may be none."""
+    try:
+        return f"{value}"
+    except Exception:
+        return shown(value)
 
 
 @contextmanager

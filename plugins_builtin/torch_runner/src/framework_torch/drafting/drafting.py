@@ -13,7 +13,8 @@ import torch
 from framework.contracts.base import name_of
 from framework.contracts.proposer import ComputedStep, DraftForward, SpeculativeProposer
 from framework.contracts.step import I32, AdmittedRequest, Bool, StepPlan, empty_i32
-from framework.plugins.blame import shown, told
+from framework.plugins.blame import told
+from framework.shown import shown
 from framework_torch.batch import TokenTable, ragged_range
 from framework_torch.drafting.lengths import DraftLengths
 from framework_torch.prepare import StepInputs
