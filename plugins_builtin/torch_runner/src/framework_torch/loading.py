@@ -6,21 +6,19 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from framework.contracts.kv_cache_spec import EncoderOnlySpec, KVCacheSpec
 from framework.contracts.logits_processor import LogitsProcessor
-from framework.contracts.model import ArchitectureQuery, AttentionLayer, Model, ModelDefinition
+from framework.contracts.model import AttentionLayer, Model
 from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import CacheBudget, DeviceFacts, Platform
 from framework.contracts.step import RunnerInfo
-from framework.contracts.weight_loader import WeightLoader, WeightQuery, Weights
 from framework.errors import ConfigError, ModelError
-from framework.plugins.blame import blaming, expect, unfit
-from framework.plugins.selection import select
+from framework.plugins.blame import blaming, expect
+from framework_torch.building import build, open_weights
 from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.kernels.choose import choose_kernels
-from framework_torch.memory import refuse_too_large
 from framework_torch.operations import CONTROL_OPS
 from framework_torch.pooling.config import PoolingConfig, pooling_of
 from framework_torch.ranking import ranked
@@ -34,8 +32,6 @@ from framework_torch.selecting import (
 )
 
 if TYPE_CHECKING:
-    import torch
-
     from framework.contracts.model_source import ModelFiles
 
 # What plans and requests may make use of.
@@ -51,8 +47,6 @@ FEATURES = frozenset(
     )
 )
 LOOP_DEPTH = 2
-DUMMY = "dummy"
-_OF_A_MODEL = ("vocab_size", "max_model_len", "attention_layers", "embed", "forward", "logits")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,9 +77,9 @@ def load(context: RunnerContext) -> Loaded:
     dtype = choose_dtype(context.dtype, facts)
     with blaming(platform, "preparing"):
         notes = [*platform.prepare()]
-    weights = _open_weights(context)
+    weights = open_weights(context)
     opened = time.perf_counter()
-    model, definition = _build(context, weights, dtype, facts.device, platform)
+    model, definition = build(context, weights, dtype, facts.device, platform)
     kernels = ranked(context, platform, "kernel")
     generates = getattr(model, "generates", True)
     pooling = pooling_of(context.model, context.pooling, generates=generates)
@@ -156,7 +150,7 @@ def _second(
 ) -> Model:
     """Another model beside the first one, made in the same way."""
     own = replace(context, model=files, choices={}, progress=False)
-    model, _ = _build(own, _open_weights(own), dtype, facts.device, platform)
+    model, _ = build(own, open_weights(own), dtype, facts.device, platform)
     kernels = ranked(context, platform, "kernel")
     choose_kernels(own, getattr(model, "operators", dict)(), facts, dtype, kernels)
     return model
@@ -176,66 +170,6 @@ def load_again(context: RunnerContext, before: RunnerInfo) -> Loaded:
                 mend="put the files back and wake it again, or start the engine anew",
             )
     return loaded
-
-
-def _open_weights(context: RunnerContext) -> Weights | None:
-    """None with dummy weights."""
-    if context.load_format == DUMMY:
-        return None
-    files = context.model
-    query = WeightQuery(root=files.root, files=files.weights, load_format=context.load_format)
-    chosen = select(
-        context.registry,
-        "weight_loader",
-        query,
-        operator=context.choices.get("weight_loader"),
-    )
-    loader = cast(WeightLoader, chosen.instance)
-    with blaming(loader, f"opening the weights of {files.name!r}"):
-        return loader.open(files)
-
-
-def _build(
-    context: RunnerContext, weights: Weights | None, dtype: str, device: str, platform: Platform
-) -> tuple[Model, str]:
-    """(the model on its device, name of its definition)."""
-    names = context.model.config.get("architectures")
-    if not isinstance(names, list | tuple) or not names or not isinstance(names[0], str):
-        raise ModelError(
-            f"the configuration of {context.model.name!r} names no architecture",
-            expected='"architectures": ["..."]',
-            found=repr(names),
-        )
-    query = ArchitectureQuery(
-        architecture=names[0],
-        config=context.model.config,
-        trust_remote_code=context.model.trust_remote_code,
-    )
-    chosen = select(
-        context.registry,
-        "model",
-        query,
-        operator=context.choices.get("model"),
-        # A definition that asks a large library is not imported for a model served natively.
-        stop_at_first=True,
-    )
-    definition = cast(ModelDefinition, chosen.instance)
-    if weights is None:
-        refuse_too_large(context.model.name, chosen.answer, dtype, platform)
-    with blaming(definition, f"building model {context.model.name!r}"):
-        if weights is not None and context.progress:
-            from framework_torch.progress import with_progress
-
-            with with_progress(weights) as watched:
-                model = definition.build(context.model, watched, dtype, context.seed)
-        else:
-            model = definition.build(context.model, weights, dtype, context.seed)
-        missing = [name for name in _OF_A_MODEL if not hasattr(model, name)]
-    if missing:
-        raise unfit(definition, f"built {model!r:.80}", "a Model", f"no {', '.join(missing)}")
-    if device != "cpu":
-        cast("torch.nn.Module", model).to(device)
-    return model, chosen.record.name
 
 
 def _hidden_size(model: Model) -> int:
