@@ -56,7 +56,12 @@ class Platform(Contract):
 
     @abstractmethod
     def prepare(self) -> tuple[str, ...]:
-        """In the worker, before a model loads: threads and the like.  Returns start-up lines."""
+        """In the worker, before a model loads: threads and the like.  Returns start-up lines, one
+        of which tells the number of threads if it sets that.
+
+        Other defaults of the process stay: element type and device of new tensors, gradients,
+        random numbers, and whether algorithms are deterministic.
+        """
 
     @abstractmethod
     def cache_budget(self, needed: int, requested: int | None) -> CacheBudget:

@@ -8,6 +8,7 @@ a plugin wrote.  Tensors are opaque to who uses a bridge.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,3 +52,14 @@ class TensorBridge(Contract):
         view is seen in the buffer, so that `array(buffer)` shows whatever else was written.
         Raises UnsupportedError as `tensor` does.
         """
+
+    def defaults(self) -> Mapping[str, object]:
+        """What holds for all tensors and computations of the process that do not say otherwise,
+        by name: such as "dtype", "device", "deterministic" and "threads".  None of it by default.
+
+        A change to any of them reaches code that has nothing to do with who made it.
+        """
+        return {}
+
+    def restore(self, defaults: Mapping[str, object]) -> None:
+        """Make those that `defaults` names what it says; values as `defaults` gives them."""

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
+import torch
 
 from framework.contracts.platform import CacheBudget, Detection, DeviceFacts, Platform
 from framework.errors import ConfigError
@@ -124,6 +125,35 @@ class PreparesOnce(Good):
         return super().prepare()
 
 
+@breaks("PLAT-032")
+class MakesAllTensorsBfloat16(Good):
+    def prepare(self):
+        torch.set_default_dtype(torch.bfloat16)
+        return super().prepare()
+
+
+@breaks("PLAT-032")
+class MakesAllTensorsOnADevice(Good):
+    def prepare(self):
+        torch.set_default_device("meta")
+        return super().prepare()
+
+
+@breaks("PLAT-032")
+class SeedsTheProcess(Good):
+    def prepare(self):
+        torch.manual_seed(0)
+        torch.use_deterministic_algorithms(True, warn_only=True)
+        return super().prepare()
+
+
+@breaks("PLAT-033")
+class TakesThreadsUnsaid(Good):
+    def prepare(self):
+        torch.set_num_threads(5)
+        return ("2 GiB of memory, 15 devices",)
+
+
 @breaks("PLAT-040")
 class GivesTooMuch(Good):
     def cache_budget(self, needed, requested):
@@ -236,7 +266,7 @@ def test_what_is_not_there_is_skipped():
 
     report = check(Elsewhere, suite=PlatformSuite)
     assert report.conformant, report.text()
-    assert report.counts()[Status.NO_DEVICE] == 14
+    assert report.counts()[Status.NO_DEVICE] == 16
 
 
 def test_each_clause_has_a_mutant():

@@ -2,70 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, ClassVar
+import re
 
 import numpy as np
 
 from framework.contracts.kv_cache_spec import DTYPE_BYTES
-from framework.contracts.platform import CacheBudget, Detection
-from framework.errors import ConfigError
+from framework.contracts.platform import Detection
 from framework.plugins.kinds import KINDS
-from framework.testing.conformance.cases import expect, expect_raises
+from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
-from framework.testing.conformance.outcomes import NoDevice
-from framework.testing.conformance.probe import IMPORT_BUDGET, Probe, probe_import
-from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.place import bridge_to
-
-MIB = 1 << 20
-TOO_MUCH = 1 << 60
-"""Bytes that no machine has."""
+from framework.testing.conformance.suites.platform_memory import PlatformMemory
 
 
-def detect(platform: Any) -> None:
-    """Look for the hardware; for the process that watches what that does."""
-    platform.detect()
-
-
-class PlatformSuite(Suite):
-    """What is said of a ready platform is checked where it is ready, and skipped elsewhere.
-
-    Class attributes, beside those of `Suite`:
-        detection_budget: seconds that `detect` may take.
-        tensor_api: whose tensors to try on its device.
-        slack: by how much the budget may fall between two calls, since others use memory too.
-    """
-
-    kind = "platform"
-    detection_budget: ClassVar[float] = 1.0
-    tensor_api: ClassVar[str] = "torch"
-    slack: ClassVar[float] = 0.3
-
-    def watched(self) -> Probe:
-        """What detection does, in a process of its own; asked once."""
-        memo = self.target.memo
-        if "detection" not in memo:
-            memo["detection"] = self._watch()
-        found: Probe = memo["detection"]
-        return found
-
-    def _watch(self) -> Probe:
-        return probe_import(
-            self.target.record.value,
-            exercise=f"{__name__}:{detect.__name__}",
-            options=dict(self.target.options),
-            budget=IMPORT_BUDGET * self.slowness,
-        )
-
-    def ready(self) -> Any:
-        """A new instance; NoDevice where it is not ready."""
-        platform = self.new()
-        found = platform.detect()
-        if found.state != "ready":
-            reasons = "; ".join(found.reasons)
-            raise NoDevice(f"it is {found.state} here{': ' if reasons else ''}{reasons}")
-        return platform
+class PlatformSuite(PlatformMemory):
+    """See `PlatformBase` for what a subclass may set."""
 
     @clause(
         "PLAT-001",
@@ -166,7 +117,7 @@ class PlatformSuite(Suite):
 
     @clause("PLAT-030", "preparing gives lines for the start-up log", of=("prepare",))
     def preparing_gives_lines(self) -> None:
-        lines = self.ready().prepare()
+        lines = self.prepare(self.ready()).lines
         expect(isinstance(lines, tuple), "the lines are no tuple", found=lines)
         for line in lines:
             good = isinstance(line, str) and line.strip() and "\n" not in line
@@ -175,79 +126,42 @@ class PlatformSuite(Suite):
     @clause("PLAT-031", "it can be prepared again", of=("prepare",))
     def preparing_can_be_repeated(self) -> None:
         own = self.ready()
-        first = own.prepare()
-        expect(len(own.prepare()) == len(first), "it says something else the second time")
-        self.ready().prepare()
-
-    @clause("PLAT-040", "a budget is a number of bytes, at most those needed", of=("cache_budget",))
-    def budgets_are_bounded_by_need(self) -> None:
-        own = self.ready()
-        for needed in (0, 1, MIB, 64 * MIB, TOO_MUCH):
-            budget = own.cache_budget(needed, None)
-            expect(isinstance(budget, CacheBudget), "no CacheBudget", found=budget)
-            good = type(budget.bytes) is int and 0 <= budget.bytes <= needed
-            expect(good, "a wrong budget", expected=f"0 to {needed} bytes", found=budget)
-
-    @clause("PLAT-041", "a budget says how it was chosen", of=("cache_budget",))
-    def budgets_have_reasons(self) -> None:
-        own = self.ready()
-        for requested in (None, MIB):
-            for needed in (MIB // 2, 2 * MIB):
-                reason = own.cache_budget(needed, requested).reason
-                good = isinstance(reason, str) and reason.strip() and "\n" not in reason
-                expect(good, "no reason", expected="one sentence", found=repr(reason))
-
-    @clause("PLAT-042", "who needs more is not given less", of=("cache_budget",))
-    def budgets_rise_with_need(self) -> None:
-        own = self.ready()
-        before, given = 0, 0
-        for needed in (MIB, 16 * MIB, 1 << 28, 1 << 32, 1 << 36, 1 << 50):
-            more = own.cache_budget(needed, None).bytes
-            expect(
-                more >= given * (1 - self.slack),
-                f"for {needed} bytes it gives less than for {before}",
-                expected=f"at least {given}",
-                found=more,
-            )
-            before, given = needed, more
-
-    @clause("PLAT-043", "what is asked for is given, and no other number", of=("cache_budget",))
-    def requests_are_honoured(self) -> None:
-        own = self.ready()
-        for needed, requested in ((1, MIB), (TOO_MUCH, MIB), (MIB, 3 * MIB + 7)):
-            found = own.cache_budget(needed, requested).bytes
-            expect(found == requested, "another number", expected=requested, found=found)
-
-    @clause("PLAT-044", "what cannot be given is a ConfigError", of=("cache_budget",))
-    def too_much_is_refused(self) -> None:
-        with expect_raises(ConfigError, f"asking for {TOO_MUCH} bytes"):
-            self.ready().cache_budget(MIB, TOO_MUCH)
-
-    @clause("PLAT-045", "a budget is never more than there is", of=("cache_budget",))
-    def budgets_are_bounded_by_memory(self) -> None:
-        own = self.ready()
-        given = own.cache_budget(TOO_MUCH, None).bytes
-        there = _host_bytes() if own.facts().device == "cpu" else TOO_MUCH - 1
-        expect(given <= there, "more than the device has", expected=there, found=given)
-        half = given // 2
-        found = own.cache_budget(TOO_MUCH, half).bytes
-        expect(found == half, "it would not give what it chose itself", found=found)
+        first, second = (self.prepare(own).lines for _ in range(2))
+        expect(len(first) == len(second), "it says something else the second time")
+        self.prepare(self.ready())
 
     @clause(
-        "PLAT-046",
-        "memory of the host is a number of bytes and whose limit it is, or not known",
-        of=("available_memory",),
+        "PLAT-032",
+        "preparing changes no default of tensors but the number of threads",
+        layer=Layer.DEVICE,
+        of=("prepare",),
     )
-    def memory_is_known_or_not(self) -> None:
-        found = self.ready().available_memory()
-        if found is None:
-            return
-        good = isinstance(found, tuple) and len(found) == 2 and type(found[0]) is int
-        expect(good, "no pair of bytes and a source", expected="(bytes, source)", found=found)
-        available, source = found
-        there = 0 <= available <= _host_bytes()
-        expect(there, "a wrong number", expected=f"0 to {_host_bytes()}", found=available)
-        expect(isinstance(source, str) and source.strip(), "no source", found=repr(source))
+    def defaults_stay(self) -> None:
+        """Whatever else computes in the process would compute in another way."""
+        own = self.ready()
+        bridge_to(self.target.registry, self.tensor_api)
+        found = self.prepare(own)
+        changed = [
+            f"{name}: {was!s:.40} became {found.after[name]!s:.40}"
+            for name, was in found.before.items()
+            if name != "threads" and found.after[name] != was
+        ]
+        expect(not changed, "preparing changes defaults", found="; ".join(changed))
+
+    @clause(
+        "PLAT-033",
+        "a number of threads that it sets stands in a line of the start-up log",
+        layer=Layer.DEVICE,
+        of=("prepare",),
+    )
+    def threads_are_told(self) -> None:
+        own = self.ready()
+        bridge_to(self.target.registry, self.tensor_api)
+        for there in (2, 3):
+            found = self.prepare(own, threads=there)
+            now = found.after.get("threads", there)
+            told = any(re.search(rf"\b{now}\b", line) for line in found.lines)
+            expect(now == there or told, f"it sets {now} threads unsaid", found=found.lines)
 
     @clause("PLAT-050", "rankings are names, each once", of=("ranking",))
     def rankings_are_names(self) -> None:
@@ -260,10 +174,3 @@ class PlatformSuite(Suite):
             expect(good, f"ranking of {name} is not of names", found=listed)
             expect(len(set(listed)) == len(listed), f"{name} has a name twice", found=listed)
             expect(list(own.ranking(name)) == listed, f"ranking of {name} changes", found=listed)
-
-
-def _host_bytes() -> int:
-    """Memory of the machine, or more than any has where the system does not tell."""
-    if "SC_PHYS_PAGES" not in os.sysconf_names:
-        return TOO_MUCH - 1
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

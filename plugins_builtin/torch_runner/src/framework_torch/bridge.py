@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +27,13 @@ _NAMES = {
     "bool": "bool",
 }
 _NOT_IN_NUMPY = ("bfloat16", "float8_e4m3", "float8_e5m2")
+
+
+class _Default(NamedTuple):
+    """Of the process.  Values can be compared with ==."""
+
+    get: Callable[[], object]
+    set: Callable[[Any], object]
 
 
 class TorchBridge(TensorBridge):
@@ -59,6 +67,46 @@ class TorchBridge(TensorBridge):
         )
         view: torch.Tensor = flat.view(shape)
         return view
+
+    def defaults(self) -> Mapping[str, object]:
+        return {name: default.get() for name, default in _defaults().items()}
+
+    def restore(self, defaults: Mapping[str, object]) -> None:
+        # Only what differs: to set a device, for example, costs each call from then on.
+        for name, default in _defaults().items():
+            if name in defaults and default.get() != defaults[name]:
+                default.set(defaults[name])
+
+
+def _defaults() -> dict[str, _Default]:
+    import torch
+
+    def set_device(name: str) -> None:
+        torch.set_default_device(None if name == "cpu" else name)
+
+    def set_random(state: bytes) -> None:
+        torch.set_rng_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+    def set_deterministic(modes: tuple[bool, bool]) -> None:
+        torch.use_deterministic_algorithms(modes[0], warn_only=modes[1])
+
+    return {
+        "dtype": _Default(torch.get_default_dtype, torch.set_default_dtype),
+        "device": _Default(lambda: str(torch.get_default_device()), set_device),
+        "deterministic": _Default(
+            lambda: (
+                torch.are_deterministic_algorithms_enabled(),
+                torch.is_deterministic_algorithms_warn_only_enabled(),
+            ),
+            set_deterministic,
+        ),
+        "precision of products": _Default(
+            torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+        ),
+        "gradients": _Default(torch.is_grad_enabled, torch.set_grad_enabled),
+        "random numbers": _Default(lambda: bytes(torch.get_rng_state().numpy()), set_random),
+        "threads": _Default(torch.get_num_threads, torch.set_num_threads),
+    }
 
 
 def _dtype(name: str) -> torch.dtype:
