@@ -185,7 +185,8 @@ class KernelSupported(Supported):
 class Prepared:
     """A kernel bound to weights.
 
-    call: as the operator says; allocates its result, changes no argument.  keeps_weights: it
+    call: as the operator says; allocates its result, whose numbers lie side by side, and changes no
+    argument.  Rows of arguments may lie apart in memory, there may be none.  keeps_weights: it
     still reads the tensors that `prepare` got.  num_bytes: of its own form of them.  rows: of a
     linear map, ids int64 [N] -> [N, in_features], rows of the weight as its own form holds them,
     or None.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 
 from framework.contracts.base import Rejected, Rejection, Supported
 from framework.testing.conformance import check
@@ -21,7 +22,7 @@ from tests.conformance.mutants import (
 )
 from tests.conformance.sites import put
 
-COMPUTES = tuple(f"KERN-{number:03}" for number in (*range(20, 28), 101, 102, 103, 106, 107, 108))
+COMPUTES = tuple(f"KERN-{number:03}" for number in (*range(20, 29), 101, 102, 103, 106, 107, 108))
 """Clauses that compare results, any of which a wrong result may break."""
 
 
@@ -154,6 +155,24 @@ class ClipsWeights(Changed):
 class MixesRows(Changed):
     def computed(self, result, x, query):
         return result + (0 * x.float().sum()).to(result.dtype)
+
+
+@breaks("KERN-028")
+class TakesRowsForSideBySide(Changed):
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+
+        def call(x):
+            strides = torch.empty(x.shape).stride()
+            return prepared.call(x.as_strided(x.shape, strides, x.storage_offset()))
+
+        return replace(prepared, call=call)
+
+
+@breaks("KERN-029")
+class ReturnsColumns(Changed):
+    def computed(self, result, x, query):
+        return result.transpose(-1, -2).contiguous().transpose(-1, -2)
 
 
 @breaks("KERN-101", *COMPUTES)

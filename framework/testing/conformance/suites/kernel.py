@@ -148,6 +148,24 @@ class KernelSuite(KernelWishes):
             expect(np.array_equal(spoilt[rest], whole[rest]), "other rows change")
             expect(not np.isfinite(spoilt[2]).any(), "NaN is hidden", found=spoilt[2][:4])
 
+    @clause("KERN-028", "rows of activations may lie apart in memory", of=("prepare",))
+    def rows_may_lie_apart(self) -> None:
+        for case in self.cases(4):
+            bound = self.bind(case, self.use(case))
+            for rows in (0, 1, 5):
+                x = self.x(case, bound.query, rows)
+                result = bound.prepared.call(*self.apart(bound.query, x))
+                self.check(bound, x, result, f"the result for {rows} rows that lie apart")
+
+    @clause("KERN-029", "the numbers of a result lie side by side", of=("prepare",))
+    def results_are_whole(self) -> None:
+        for case in self.cases(4):
+            bound = self.bind(case, self.use(case))
+            result = self.call(bound, self.x(case, bound.query, 5))
+            # Of tensors that know of no other way there is nothing to ask.
+            whole = getattr(result, "is_contiguous", lambda: True)()
+            expect(whole, "the result is a view in another order", found=tuple(result.shape))
+
     @clause("KERN-101", "linear: as near to the truth as it says", needs="linear", of=("prepare",))
     def linear_is_right(self) -> None:
         self._right("linear")

@@ -21,6 +21,7 @@ from framework.plugins.manifests import Facts
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.outcomes import NoDevice, Violation
 from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.attention_parts import packed
 from framework.testing.conformance.suites.kernel_layers import LAYER_SIZES, LAYERS
 from framework.testing.conformance.suites.kernel_reference import (
     F64,
@@ -184,6 +185,19 @@ class KernelBase(Suite):
         parts = np.split(x, np.cumsum(_widths(query))[:-1], axis=-1)
         return [self.tensor(query, part) for part in parts]
 
+    def apart(self, query: KernelQuery, x: F64) -> list[Any]:
+        """The same, with rows that lie in wider ones: between them is NaN."""
+        bridge, size = bridge_to(self.target.registry, query.tensor_api), _size(query)
+        made = []
+        for part in np.split(x, np.cumsum(_widths(query))[:-1], axis=-1):
+            rows, width = part.shape
+            wide = np.full((rows + 1, 2 * width + 3), np.nan)
+            wide[:rows, 1 : width + 1] = part
+            whole = bridge.tensor(packed(wide, query.dtype), "uint8", query.device)
+            stride = wide.shape[1] * size
+            made.append(bridge.view(whole, query.dtype, part.shape, size, stride))
+        return made
+
     def call(self, bound: Bound, x: F64) -> Any:
         """What the kernel makes of activations."""
         return bound.prepared.call(*self.arguments(bound.query, x))
@@ -222,6 +236,11 @@ def _sizes(query: KernelQuery, draw: Callable[[], int]) -> dict[str, int]:
     """Sizes for an operator, which fit together where they must."""
     fitting = LAYER_SIZES.get(query.op)
     return {name: draw() for name in query.sizes} if fitting is None else fitting(draw)
+
+
+def _size(query: KernelQuery) -> int:
+    """Bytes of an element of the activations."""
+    return len(packed(np.zeros(1), query.dtype))
 
 
 def _widths(query: KernelQuery) -> list[int]:
