@@ -168,11 +168,23 @@ class Forgetful(Passing):
         super().rollback(min(tokens, 2))
 
 
-@breaks("SOUT-024", "SOUT-032")
+@breaks("SOUT-024", "SOUT-027", "SOUT-032")
 class TwoAtMost(Plain):
     """Takes back two tokens at most."""
 
     wrap = Forgetful
+
+
+class ShortMemory(Passing):
+    def rollback(self, tokens):
+        super().rollback(min(tokens, 5))
+
+
+@breaks("SOUT-027", "SOUT-032")
+class FiveAtMost(Plain):
+    """Takes back five tokens at most."""
+
+    wrap = ShortMemory
 
 
 class GoesOn(Passing):

@@ -187,6 +187,40 @@ class StructuredOutputSuite(Suite):
                 expect(not back or not ended, "what was taken back has ended all the same")
                 expect(allowed(matcher) == masks[-1], f"{back} tokens back, the mask is another")
 
+    @clause(
+        "SOUT-027",
+        "where tokens were taken back, as many as it may be, it goes on as a new one would",
+        of=MATCH,
+    )
+    def rollback_leaves_nothing(self) -> None:
+        plugin = self.new()
+        covered = list(self.served(plugin))
+        ready = [plugin.load(plugin.compile(e.grammar, VOCABULARY), VOCABULARY) for e in covered]
+        for case in self.cases(3 * len(covered)):
+            grammar = covered[case.index % len(covered)].grammar
+            fresh = ready[case.index % len(covered)].matcher
+            tried, taken = fresh(), list[int]()
+            while (mask := allowed(tried)) and len(taken) < self.walk:
+                taken.append(self.pick(case, mask))
+                tried.accept(taken[-1])
+            back = int(case.rng.integers(0, len(taken) + 1)) if case.index else len(taken)
+            case.note(
+                structure=grammar.structure, text=repr(grammar.text), of=len(taken), back=back
+            )
+            tried.rollback(back)
+            new = fresh()
+            for token in taken[: len(taken) - back]:
+                new.accept(token)
+            for _ in range(self.walk // 2):
+                mask = allowed(new)
+                expect(allowed(tried) == mask, f"{back} tokens back, it is not as a new one")
+                ends = tried.is_terminated(), new.is_terminated()
+                expect(ends[0] == ends[1], "it has ended, or not", expected=ends[1], found=ends[0])
+                if not mask:
+                    break
+                token = self.pick(case, mask)
+                expect(new.accept(token) and tried.accept(token), "an allowed token is refused")
+
     @clause("SOUT-025", "after an end of sequence nothing is allowed", of=MATCH)
     def ends_are_ends(self) -> None:
         plugin = self.new()
