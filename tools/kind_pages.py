@@ -183,7 +183,7 @@ def _capabilities(kind: Kind) -> str:
     rows = [
         [
             md.code(name),
-            ", ".join(clause.id for clause in clauses if clause.needs == name),
+            ", ".join(clause.id for clause in clauses if name in clause.needs),
             ", ".join(clause.id for clause in clauses if clause.lacks == name),
         ]
         for name in suite.capabilities
@@ -230,7 +230,7 @@ def _clauses(suite: type[Suite], without: frozenset[str]) -> str:
     for clause in clauses_of(suite):
         if clause.id in without:
             continue
-        only = [f"with `{clause.needs}`"] if clause.needs else []
+        only = [f"with {' and '.join(map(md.code, clause.needs))}"] if clause.needs else []
         only += [f"without `{clause.lacks}`"] if clause.lacks else []
         rows.append(
             [

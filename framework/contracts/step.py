@@ -194,7 +194,9 @@ class LateInputs:
     """What is known only after the step before.
 
     bitmask: uint32 [B, ceil(vocab / 32)], a set bit allows the token; bitmask_rows: int32 [B],
-    the plan's row of each; covered: int32 [B], how many leading drafts of the row it covers.
+    the plan's row of each; covered: int32 [B], how many leading drafts of the row it covers.  Of a
+    row with masks each token keeps to that of its own place, and past the last one there is none:
+    what is allowed there is not known yet.
     """
 
     bitmask: npt.NDArray[np.uint32] | None = None

@@ -36,6 +36,7 @@ from framework.core.kv.groups import divide
 from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
 from framework.testing.fake_cache import FakeCache
+from framework.testing.masks import Masks
 from framework.testing.occupant import Occupant, content_of, logprobs_of
 from framework.testing.ragged import flat, ragged
 from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint, pooled
@@ -53,7 +54,7 @@ class ScriptedRunner(ModelRunner):
     anything is computed.  keep_steps: `plans` and `lates` hold what every step was given; else
     they stay empty, so that a server may run on it for days.  embedding_size: of the vectors that
     it makes of prompts; None: it makes none.  With layers that keep nothing it samples nothing and
-    wants whole prompts, as an encoder does.
+    wants whole prompts, as an encoder does.  features: with "structured_outputs" it keeps to masks.
 
     steps: how many were submitted.  weights: stands for the model's weights; with another number
     what a page was filled with before is wrong.  asleep: the level of sleep; what the cache held is
@@ -103,6 +104,7 @@ class ScriptedRunner(ModelRunner):
         self._bound = False
         self._occupants: dict[int, tuple[int, Occupant]] = {}
         self._waiting: list[StepPlan] = []
+        self._masks = Masks()
 
     def info(self) -> RunnerInfo:
         """What `load` tells, without a context."""
@@ -154,6 +156,7 @@ class ScriptedRunner(ModelRunner):
         self._enter(plan)
         if self.worker is not None:
             self.worker(plan)
+        self._masks = Masks(plan, late)
         return self._compute(plan)
 
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -255,11 +258,15 @@ class ScriptedRunner(ModelRunner):
                 self.cache.fill(slot, occupant.prints, start, stop)
 
     def _sample(self, occupant: Occupant, drafts: list[int]) -> list[int]:
-        """The true tokens, as long as the drafts agree with them, and one more."""
+        """The true tokens, or what masks make of them, as long as the drafts agree, and one
+        more."""
         new: list[int] = []
         for number in range(len(drafts) + 1):
             position = len(occupant.tokens)
-            token = self.script(occupant.request, position, occupant.prints[-1])
+            free = self.script(occupant.request, position, occupant.prints[-1])
+            token = self._masks.token(occupant.request.slot, number, free)
+            if token is None:
+                break
             occupant.push(token)
             new.append(token)
             if number == len(drafts) or drafts[number] != token:

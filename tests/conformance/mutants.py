@@ -102,7 +102,7 @@ def uncovered(suite: type[Suite], mutants: Iterable[type[Contract]]) -> set[str]
 def unpaired(suite: type[Suite]) -> set[str]:
     """Capabilities without a clause for plugins that declare it, or for those that do not."""
     clauses = clauses_of(suite)
-    needs = {clause.needs for clause in clauses}
+    needs = {name for clause in clauses for name in clause.needs}
     lacks = {clause.lacks for clause in clauses}
     named = (needs | lacks) - {None}
     return {c for c in {*suite.capabilities, *named} if c not in needs or c not in lacks}

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from framework.contracts.step import NOTHING_LATE
-from framework.errors import PluginError
+from framework.errors import PluginError, SelectionError
 from framework.testing import ScriptedRunner
 from framework.testing.conformance import clauses_of
 from framework.testing.conformance.suites.executor import ExecutorSuite
@@ -20,7 +20,7 @@ from framework_executors.in_process import InProcessExecutor
 from tests.conformance.mutants import assert_caught, breaks, mutants_of, uncovered, unpaired
 
 
-@breaks("EXEC-001", *(f"EXEC-00{n}" for n in range(2, 9)))
+@breaks("EXEC-001", *(f"EXEC-00{n}" for n in range(2, 10)))
 class HasItsOwn(InProcessExecutor):
     """Makes a runner that nobody has asked for."""
 
@@ -61,6 +61,16 @@ class TakesOneForGranted(InProcessExecutor):
         if "model_runner" not in context.choices:
             name = context.registry.candidates("model_runner")[0].name
             context = replace(context, choices={"model_runner": name})
+        return super().load(context)
+
+
+@breaks("EXEC-009")
+class SaysThatNoneIsInstalled(InProcessExecutor):
+    """Looks at the candidates, and not at what keeps others from being some."""
+
+    def load(self, context):
+        if not context.choices and not context.registry.candidates("model_runner"):
+            raise SelectionError("no model runner is installed", found="none")
         return super().load(context)
 
 

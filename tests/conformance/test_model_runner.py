@@ -14,6 +14,7 @@ from framework.plugins.registry import PluginRegistry
 from framework.testing import ScriptedRunner
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.model_runner import ModelRunnerSuite
+from framework.testing.masks import Masks
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -398,35 +399,43 @@ class LenientWithDummies(Lenient):
 
 
 class Masking(Runner):
-    """A sound one that keeps to masks."""
+    """A sound one that keeps to masks.  keep: those of its late inputs that it takes."""
 
     def __init__(self, options=None):
-        super().__init__(features=frozenset(("logprobs", "structured_outputs")))
+        super().__init__(features=frozenset(("logprobs", "structured_outputs", "drafts")))
 
-    def slot_of(self, plan, row):
-        return int(plan.slots[row])
+    def keep(self, late):
+        return late
 
     def finish(self, ticket, late):
-        plan, masks = self._waiting[0], [] if late.bitmask is None else late.bitmask
-        rows = late.bitmask_rows.tolist()
-        self.masks = {self.slot_of(plan, r): m for r, m in zip(rows, masks, strict=True)}
-        return super().finish(ticket, late)
-
-    def _sample(self, occupant, drafts):
-        new = super()._sample(occupant, drafts)
-        mask = self.masks.get(occupant.request.slot)
-        if mask is not None:
-            bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
-            new[-1] = occupant.tokens[-1] = int(np.flatnonzero(bits)[0])
-        return new
+        return super().finish(ticket, self.keep(late))
 
 
-@breaks("RUN-047")
+@breaks("RUN-047", "RUN-049")
 class MasksByOrder(Masking):
     """The first mask goes to the first row."""
 
-    def slot_of(self, plan, row):
-        return int(plan.slots[0])
+    def keep(self, late):
+        return replace(late, bitmask_rows=late.bitmask_rows * 0)
+
+
+@breaks("RUN-049")
+class MasksRows(Masking):
+    """The first mask of a row is for all that it samples."""
+
+    def keep(self, late):
+        words = None if late.bitmask is None else late.bitmask[:1].repeat(len(late.bitmask), 0)
+        return replace(late, bitmask=words)
+
+
+@breaks("RUN-049")
+class MasksTheNextTokenOnly(Masking):
+    """A row's drafts are verified without a grammar."""
+
+    def _sample(self, occupant, drafts):
+        new = super()._sample(occupant, drafts[:0])
+        self._masks = Masks()
+        return [*new, *super()._sample(occupant, drafts[1:])] if drafts[:1] == new else new
 
 
 @breaks("RUN-048")

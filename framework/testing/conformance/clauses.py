@@ -37,7 +37,7 @@ class Clause:
 
     id: PREFIX-NNN, never used again for another promise.  text: one sentence that says what
     must hold.  must: a broken SHOULD does not make a plugin unfit.  since: the release of the
-    core that brought it.  needs, lacks: it is about a declared, or an undeclared, capability.
+    core that brought it.  needs, lacks: it is about declared capabilities, or an undeclared one.
     of: methods of the contract that it is about.  method: name of the suite's method.
     """
 
@@ -46,7 +46,7 @@ class Clause:
     layer: Layer
     must: bool
     since: str
-    needs: str | None
+    needs: tuple[str, ...]
     lacks: str | None
     of: tuple[str, ...]
     method: str
@@ -68,7 +68,7 @@ def clause(
     layer: Layer = Layer.BEHAVIOUR,
     must: bool = True,
     since: str = FIRST_RELEASE,
-    needs: str | None = None,
+    needs: str | tuple[str, ...] = (),
     lacks: str | None = None,
     of: tuple[str, ...] = (),
 ) -> Callable[[Check], Check]:
@@ -86,7 +86,7 @@ def clause(
             layer=layer,
             must=must,
             since=since,
-            needs=needs,
+            needs=(needs,) if isinstance(needs, str) else needs,
             lacks=lacks,
             of=of,
             method=check.__name__,

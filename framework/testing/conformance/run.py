@@ -212,8 +212,9 @@ class Run:
         return without(message, secrets_in(model, self.target.options))
 
     def _undeclared(self, clause: Clause) -> str:
-        if clause.needs and clause.needs not in self.declared():
-            return f"{clause.needs} is not declared"
+        missing = [name for name in clause.needs if name not in self.declared()]
+        if missing:
+            return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not declared"
         if clause.lacks and clause.lacks in self.declared():
             return f"{clause.lacks} is declared"
         return ""

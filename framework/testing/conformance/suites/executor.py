@@ -11,7 +11,7 @@ import numpy as np
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import CachePlan, LateInputs, RunnerInfo, StepPlan, StepResult, Ticket
 from framework.errors import ModelError, PluginError, SelectionError
-from framework.plugins.policy import Policy
+from framework.plugins.policy import DENY_VARIABLE, Policy
 from framework.plugins.records import Record
 from framework.plugins.registry import PluginRegistry
 from framework.testing.conformance.cases import expect, expect_raises
@@ -67,10 +67,11 @@ class Broken(Recorder):
 
 
 class Runners(PluginRegistry):
-    """What is installed, and the runners of the kit.  names: the candidates, best first."""
+    """What is installed, and the runners of the kit.  names: the candidates, best first.
+    policy: what the operator allows, by default all."""
 
-    def __init__(self, *names: str) -> None:
-        super().__init__(policy=Policy())
+    def __init__(self, *names: str, policy: Policy | None = None) -> None:
+        super().__init__(policy=policy or Policy())
         self.names = names
         for name, cls in ((RUNNER, Recorder), (BROKEN, Broken)):
             self.register("model_runner", name, cls, "framework")
@@ -135,6 +136,21 @@ class ExecutorSuite(RunnerClauses):
         executor: ModelRunner = self.new()
         with expect_raises(SelectionError, "loading where no model runner is installed"):
             executor.load(self.in_registry(Runners(), {}))
+
+    @clause("EXEC-009", "a runner that a rule keeps out is named, and so is the rule", of=("load",))
+    def denied_runners_are_named(self) -> None:
+        """An operator who has denied it would otherwise install it again."""
+        rule = f"model_runner:{RUNNER}"
+        registry = Runners(policy=Policy.from_env({DENY_VARIABLE: rule}))
+        for choices in ({}, {"model_runner": RUNNER}):
+            executor: ModelRunner = self.new()
+            try:
+                executor.load(self.in_registry(registry, choices))
+            except PluginError as error:
+                said = RUNNER in str(error) and DENY_VARIABLE in str(error)
+                expect(said, "runner and rule are not named", expected=rule, found=error)
+                continue
+            expect(False, f"{DENY_VARIABLE}={rule}, and it loads", expected="PluginError")
 
     @clause(
         "EXEC-005",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -159,17 +160,55 @@ class RunnerClauses(RunnerSteps):
             driver = self.driver()
             vocabulary = self.info.vocab_size
             only = (free[0] + int(case.rng.integers(1, vocabulary))) % vocabulary
-            mask = np.zeros((1, -(-vocabulary // 32)), np.uint32)
-            mask[0, only // 32] = 1 << (only % 32)
             driver.admit(0, prompt, self.sampling())
             driver.admit(1, prompt, self.sampling(structured_outputs={"regex": "a+"}))
-            row, none = np.ones(1, np.int32), np.zeros(1, np.int32)
-            late = LateInputs(bitmask=mask, bitmask_rows=row, covered=none)
-            result = driver.run((0, 6), (1, 6), late=late)
+            result = driver.run((0, 6), (1, 6), late=self._masks(1, [only]))
             self.no_errors(result)
             found = self.tokens(result, 0), self.tokens(result, 1)
             wanted = free, [only]
             expect(found == wanted, "row 1 has a mask, row 0 none", expected=wanted, found=found)
+
+    @clause(
+        "RUN-049",
+        "with drafts each token keeps to the mask of its own place, and none comes past the last",
+        needs=("drafts", "structured_outputs"),
+        of=STEP,
+    )
+    def masks_are_kept_with_drafts(self) -> None:
+        """Beside a row without masks, whose drafts are right."""
+        for case in self.cases(4):
+            prompts = self.prompt(case), self.prompt(case)
+            true, _ = self.alone(prompts[0], 5)
+            vocabulary = self.info.vocab_size
+            tokens = [int(t) for t in case.rng.choice(vocabulary, 4, replace=False)]
+            drafts, masked = tokens[:3], 4
+            if case.index % 2:
+                drafts[1] = int(case.rng.choice([t for t in range(20) if t not in tokens]))
+            elif case.index:
+                masked = 2
+            case.note(drafts=drafts, allowed=tokens[:masked])
+            driver = self.driver()
+            driver.admit(0, prompts[0], self.sampling())
+            driver.admit(1, prompts[1], self.sampling(structured_outputs={"regex": "a+"}))
+            driver.run(*((slot, len(prompt)) for slot, prompt in enumerate(prompts)))
+            late = self._masks(1, tokens[:masked])
+            result = driver.run((0, 4), (1, 4), drafts={0: true[1:4], 1: drafts}, late=late)
+            self.no_errors(result)
+            kept = 2 if masked == 2 or case.index % 2 else 4
+            found = self.tokens(result, 0), self.tokens(result, 1), result.accepted.tolist()
+            wanted = true[1:5], tokens[:kept], [3, kept - 1]
+            expect(found == wanted, "row 1 has masks, row 0 none", expected=wanted, found=found)
+
+    def _masks(self, row: int, tokens: Sequence[int]) -> LateInputs:
+        """One token is allowed after each number of drafts."""
+        masks = np.zeros((len(tokens), -(-self.info.vocab_size // 32)), np.uint32)
+        for mask, token in zip(masks, tokens, strict=True):
+            mask[token // 32] = 1 << (token % 32)
+        return LateInputs(
+            bitmask=masks,
+            bitmask_rows=np.full(len(tokens), row, np.int32),
+            covered=np.arange(len(tokens), dtype=np.int32),
+        )
 
     @clause("RUN-048", "undeclared masks are refused", lacks="structured_outputs", of=STEP)
     def masks_are_refused(self) -> None:
