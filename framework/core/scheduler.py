@@ -241,8 +241,8 @@ class Scheduler:
         return bool(state.loading) or state.fence.num_held > 0
 
     def _pages_will_come(self, slot: int, tokens: int) -> bool:
-        """Whether the pages are only behind the fence: then no one need be preempted."""
+        """Whether the pages that are lacking are only behind the fence: then no one need be
+        preempted."""
         state = self._state
-        coming = state.fence.num_pages_coming
-        need = state.kv.lacking(slot, tokens)
-        return coming > 0 and state.kv.pool.num_free + coming >= need
+        there = state.kv.pool.num_free + state.fence.num_pages_coming
+        return there >= state.kv.lacking(slot, tokens)

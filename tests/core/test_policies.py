@@ -129,3 +129,22 @@ def test_who_is_behind_comes_first_and_all_come_to_their_end(engine, alone, key,
     assert one.core.stats.preemptions > 4
     for number in range(4):
         assert answers[str(number)].tokens == alone([number] * 20, 30).tokens
+
+
+def test_a_policy_whose_keys_are_fixed_is_asked_once_for_each_request(engine):
+    """Also when it was preempted, more than once in vain: else it would get ahead of its turn."""
+
+    class Counted(FirstComeFirstServed):
+        asked = 0
+
+        def keys(self, requests):
+            self.asked += len(requests.arrival)
+            return super().keys(requests)
+
+    policy = Counted()
+    one = engine(policy=policy, runner={"num_pages": 12}, max_num_batched_tokens=6)
+    for name in "abcd":
+        one.add(name, [ord(name)] * 9, 12)
+    one.run()
+    assert one.core.stats.preemptions > 1
+    assert policy.asked == 4

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.participant import External, SchedulerParticipant
 from framework.contracts.step import NOTHING_LATE
 from framework.core.policies import FirstComeFirstServed
@@ -154,3 +155,21 @@ def test_a_policy_sees_counts_as_if_the_steps_in_flight_had_ended(engine, depth)
     one.add("a", [1] * 3, 4)
     one.run()
     assert seen[:4] == [([3], [0]), ([4], [3]), ([5], [4]), ([6], [5])]
+
+
+def test_pages_that_one_lacks_in_a_group_are_not_given_to_another_that_lacks_none(engine):
+    """In one step, of the group with long pages: two for the prompt, none for the one beside it,
+    which lacks a page of the other group."""
+    heads = {"head_size": 1, "head_size_v": 1, "dtype": "float32"}
+    layers = {f"{n}": FullAttentionSpec(num_kv_heads=n, **heads) for n in (1, 4)}
+    one = engine(runner={"layers": layers, "page_tokens": 4}, max_num_batched_tokens=36)
+    assert [group.page_tokens for group in one.core.cache_plan.groups] == [16, 4]
+    one.add("short", [1] * 4, 5)
+    one.add("long", [2] * 64, 5)
+    one.step()
+    one.step()
+    assert [plan.num_new.tolist() for plan in one.runner.plans] == [[4, 32], [1, 32]]
+    assert [pages.counts.tolist() for pages in one.runner.plans[1].pages] == [[2], [1, 8]]
+    answers = one.run()
+    assert answers["short"].tokens == expected_tokens([1] * 4, 5)
+    assert answers["long"].tokens == expected_tokens([2] * 64, 5)

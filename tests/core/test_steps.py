@@ -348,3 +348,24 @@ def test_nobody_is_preempted_for_pages_that_come_back_with_the_step_in_flight(en
     assert [len(answers[name].tokens) for name in "abc"] == [4, 3, 1]
     assert [plan.slots.tolist() for plan in one.runner.plans[1:4]] == [[0, 1, 2], [1], [0]]
     assert one.core.stats.preemptions == 0
+
+
+def test_for_fewer_pages_than_are_lacking_nobody_waits(engine):
+    """One page comes back, two are lacking: the other has to be somebody's at once."""
+    one = engine(
+        policy=Priority(),
+        runner={"num_pages": 5, "page_tokens": 4, "max_model_len": 16},
+        max_num_batched_tokens=10,
+        loop_depth=2,
+    )
+    one.add("b", [2], 4, priority=1)
+    one.add("c", [3], 4, priority=1)
+    one.step()
+    one.add("a", [1] * 15, 1)
+    one.step()
+    assert one.runner.plans[-1].num_new.tolist() == [1, 1, 8]  # with that no page is free
+    one.core.abort(["c"])
+    one.step()
+    assert one.core.stats.preemptions == 1
+    answers = one.run()
+    assert [len(answers[name].tokens) for name in "ab"] == [1, 4]

@@ -159,7 +159,8 @@ class PrefixIndex:
         unit = page * width
         before = request.hashes[unit - 1] if unit else self.hasher.first_input(request)
         size = width * self.hasher.unit
-        return before + parts_of(tokens[page * size : (page + 1) * size], size)[0]
+        part = tokens[page * size : (page + 1) * size]
+        return before + part.astype("<i4", copy=False).tobytes()
 
     def _name_run(self, request: Request, tokens: I32, table: I32, first: int, last: int) -> None:
         """Name pages first .. last - 1 of the only group, hashing each on the way."""
