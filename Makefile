@@ -63,10 +63,12 @@ lint: $(VENV)/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# The pages of docs/kinds, from contracts, suites, plugins and templates; then the snapshot of the
-# stable contracts, which is not written where a new version is due.
+# The pages of docs/kinds, from contracts, suites, plugins and templates; what goes together, from
+# the features that tests/composition tries; then the snapshot of the stable contracts, which is not
+# written where a new version is due.
 docs: $(VENV)/ready
 	$(BIN)/python -m tools.kind_pages
+	$(BIN)/python -m tools.composition_page
 	$(BIN)/python -m tools.contract_snapshot
 
 # PEERS: a folder with vllm/bin/python, where vLLM is installed, and model/; then both are

@@ -233,7 +233,7 @@ def _why(maximum: float) -> str:
     """Why a row with this largest logit has no token."""
     if maximum == float("-inf"):
         return (
-            "no token is left to choose: allowed_token_ids, the grammar, bad_words and min_tokens "
-            "together forbid all of them"
+            "no token is left to choose: allowed_token_ids, the grammar, the end of reasoning that "
+            "thinking_token_budget demands, bad_words and min_tokens together forbid all of them"
         )
     return "the model's logits are not numbers (NaN or inf)"

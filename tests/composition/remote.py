@@ -1,0 +1,115 @@
+"""The same requests through an engine whose core has a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from framework import PoolingParams, SamplingParams
+from framework.core.random import derive_seed
+from framework.engine.async_engine import AsyncEngine
+from framework.engine.request_options import RequestOptions
+from tests.composition.acts import BESIDE, Answer, answer_of
+
+_WAIT = 300
+
+
+class RemoteEngine:
+    """An `AsyncEngine` with a loop of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        self._runner = asyncio.Runner()
+        self._engine = AsyncEngine(**options)
+        self._number = 0
+        try:
+            self._runner.run(self._engine.start())
+        except BaseException:
+            self._runner.close()
+            raise
+
+    def close(self) -> None:
+        self._runner.run(self._engine.shutdown())
+        self._runner.close()
+
+    def answers(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: Sequence[SamplingParams],
+        acts: Sequence[str],
+    ) -> list[Answer]:
+        """One for each prompt.  Raises what the engine refuses."""
+        for _ in range(2 if "twice" in acts else 1):
+            made = self._runner.run(self._all(prompts, params, acts))
+        return made
+
+    async def _all(
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: Sequence[SamplingParams],
+        acts: Sequence[str],
+    ) -> list[Answer]:
+        engine = self._engine
+        alone = (await engine.encode(BESIDE)).embedding if "embed" in acts else None
+        got: list[list[Any]] = [[] for _ in prompts]
+        first = len(prompts) // 2 if "late" in acts else len(prompts)
+        begun = asyncio.Event()
+
+        async def one(index: int) -> None:
+            async for output in engine.generate(list(prompts[index]), params[index]):
+                got[index].append(output)
+                begun.set()
+
+        async with asyncio.timeout(_WAIT), asyncio.TaskGroup() as tasks:
+            # One after another, so that numbers are known, from which seeds are made.
+            for index in range(first):
+                tasks.create_task(one(index))
+                await asyncio.sleep(0)
+            beside = [tasks.create_task(_ACTS[act](engine, alone)) for act in acts if act in _ACTS]
+            if first < len(prompts):
+                await begun.wait()
+            for index in range(first, len(prompts)):
+                tasks.create_task(one(index))
+            del beside
+        await engine.check_integrity()
+        made = [answer_of(params[i], got[i]) for i in range(len(prompts))]
+        for answer, asked in zip(made, params, strict=True):
+            root = asked.seed if asked.seed is not None else derive_seed(0, self._number)
+            answer.seeds = (root, *(derive_seed(root, index) for index in range(1, asked.n)))
+            self._number += 1
+        return made
+
+
+async def _pause(engine: AsyncEngine, alone: Any) -> None:
+    for _ in range(3):
+        await engine.pause()
+        before = (await engine.stats()).running
+        await engine.resume()
+        assert before >= 0
+
+
+async def _sleep(engine: AsyncEngine, alone: Any) -> None:
+    for level in (1, 2):
+        await engine.sleep(level)
+        assert await engine.is_sleeping()
+        await engine.wake_up()
+
+
+async def _abort(engine: AsyncEngine, alone: Any) -> None:
+    params = SamplingParams(max_tokens=40, ignore_eos=True, seed=1, n=2)
+    stream = engine.generate(BESIDE, params, RequestOptions(request_id="beside"))
+    await anext(stream)
+    assert engine.abort("beside")
+    reasons = {one.finish_reason async for output in stream for one in output.outputs}
+    assert "abort" in reasons or "length" in reasons
+
+
+async def _embed(engine: AsyncEngine, alone: Any) -> None:
+    for _ in range(2):
+        found = await engine.encode(BESIDE, PoolingParams())
+        np.testing.assert_array_equal(found.embedding, alone)
+
+
+_ACTS: Mapping[str, Any] = {"pause": _pause, "sleep": _sleep, "abort": _abort, "embed": _embed}
