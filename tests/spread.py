@@ -18,6 +18,7 @@ TOGETHER = (
 )
 LONG = (
     *TOGETHER,
+    "tests/composition/test_matrix.py",
     "tests/parity/",
     "tests/serving/",
     "tests/structured/",
