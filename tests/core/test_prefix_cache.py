@@ -235,6 +235,17 @@ def test_events_tell_what_is_stored_removed_and_cleared(engine):
     assert one.core.take_kv_events() == [KVEvent(kind="cleared")]
 
 
+def test_after_the_cache_was_cleared_what_is_removed_is_told_as_before(engine):
+    one = engine(runner={"num_pages": 7}, enable_kv_events=True)
+    ask(one, "a", [1] * 20)
+    one.core.reset_prefix_cache()
+    ask(one, "b", [2] * 20)
+    one.core.take_kv_events()
+    ask(one, "c", [3] * 20)
+    kinds = [event.kind for event in one.core.take_kv_events()]
+    assert kinds.count("removed") == one.core.stats.prefix_evictions > 0
+
+
 def test_events_tell_of_pages_that_outputs_fill(engine):
     one = engine(enable_kv_events=True)
     answers = [ask(one, name, [k] * 3, max_tokens=18) for k, name in enumerate("ab")]
