@@ -76,7 +76,7 @@ class OutputProcessor:
             state = self._states.pop(request_id, None)
             for internal, completion in state.completions.items() if state else ():
                 if self._by_internal.pop(internal, None) is not None:
-                    count = len(completion.token_ids)
+                    count = completion.num_tokens
                     dropped.append(
                         Ended(request_id=internal, reason="abort", num_output_tokens=count)
                     )
@@ -119,22 +119,21 @@ class OutputProcessor:
             # hits its own pages.  Neither is what the user asks for.
             if completion.index == 0 and state.num_cached is None and len(step.cached):
                 state.num_cached = int(step.cached[row])
-            if high > low and not completion.token_ids:
+            if high > low and not completion.num_tokens:
                 first[internal] = float(step.waited[row]) if row < len(step.waited) else 0.0
             asked = completion.logprobs is not None
-            stopped = completion.take(
+            stopped = state.take(
+                completion,
                 ids[low:high],
                 self._logprobs(step, low, high) if asked else [],
                 end,
             )
             if completion.finish_reason is not None:
                 del self._by_internal[internal]
-                state.num_running -= 1
-                reason, count = completion.finish_reason, len(completion.token_ids)
+                reason, count = completion.finish_reason, completion.num_tokens
                 ended.append(Ended(request_id=internal, reason=reason, num_output_tokens=count))
             if stopped and end is None:
                 abort.append(internal)
-            state.tick(high - low)
             self.num_generated += high - low
             touched[state.request.request_id] = state
         self._ending.update(abort)
@@ -152,16 +151,12 @@ class OutputProcessor:
         return outputs
 
     def _take_prompt(self, step: EngineOutputs, part: PromptPart) -> None:
-        """Keep by position: chunks may come in any cut, and again after a preemption."""
         internal = step.request_ids[part.row]
         state = self._by_internal.get(internal)
         if state is None or state.prompt_logprobs is None:
             return
-        if state.completions[internal].index != 0:
-            return
-        entries = logprob_entries(part.logprobs, self._tokenizer)
-        for position, entry in enumerate(entries, part.start):
-            state.prompt_logprobs[position] = entry
+        if state.completions[internal].index == 0:
+            state.take_prompt(part.start, logprob_entries(part.logprobs, self._tokenizer))
 
     def _logprobs(self, step: EngineOutputs, low: int, high: int) -> list[LogprobsAt]:
         if step.logprobs is None:

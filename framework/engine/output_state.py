@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, kw_only=True)
 class CompletionState:
-    """One output.  sent_*: how much of it a DELTA stream has got.  news: since then.
+    """One output.  num_tokens: of all of it, num_told: those that were given out.  news: since
+    then.  pieces of its text, token_ids, logprobs: all of it; for a stream of deltas what is new,
+    so that each costs the same, however much came before.
     at_end: its text is wanted when it has ended, and has no say in when that is; so that no step
     waits for it to be made."""
 
@@ -34,7 +36,7 @@ class CompletionState:
     detokenizer: Detokenizer | None
     eos_ids: frozenset[int]
     at_end: bool = False
-    text: str = ""
+    pieces: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[LogprobsAt] | None = None
     finish_reason: FinishReason | None = None
@@ -42,8 +44,8 @@ class CompletionState:
     timed_out: bool = False
     refused: bool = False
     cumulative: float = 0.0
-    sent_text: int = 0
-    sent_tokens: int = 0
+    num_tokens: int = 0
+    num_told: int = 0
     news: bool = False
 
     def take(self, ids: Sequence[int], logprobs: list[LogprobsAt], end: Finished | None) -> bool:
@@ -54,9 +56,10 @@ class CompletionState:
             if self.at_end:
                 detokenizer.push(self.token_ids)
             stopped = detokenizer.push(ids) or (end is not None and detokenizer.finish())
-            self.text += detokenizer.take()
-            ids = ids[: detokenizer.num_tokens - len(self.token_ids)]
+            self.pieces.append(detokenizer.take())
+            ids = ids[: detokenizer.num_tokens - self.num_tokens]
         self.token_ids.extend(ids)
+        self.num_tokens += len(ids)
         if self.logprobs is not None:
             kept = logprobs[: len(ids)]
             self.logprobs.extend(kept)
@@ -72,9 +75,9 @@ class CompletionState:
 
     def due(self, interval: int) -> bool:
         """Whether a stream is told: of the first token, of every `interval` more, of the end."""
-        if self.finish_reason is not None or not self.sent_tokens:
+        if self.finish_reason is not None or not self.num_told:
             return self.news
-        return len(self.token_ids) - self.sent_tokens >= interval
+        return self.num_tokens - self.num_told >= interval
 
     def _end(self, end: Finished) -> None:
         self.finish_reason = end.reason
@@ -84,20 +87,30 @@ class CompletionState:
         elif end.reason == "stop" and end.stop is not None and end.stop not in self.eos_ids:
             self.stop_reason = end.stop
 
-    def output(self, kind: OutputKind) -> CompletionOutput:
-        """A copy of all of it, or of the news."""
-        delta = kind is OutputKind.DELTA
-        text, tokens = (self.sent_text, self.sent_tokens) if delta else (0, 0)
-        self.sent_text, self.sent_tokens, self.news = len(self.text), len(self.token_ids), False
-        asked = self.logprobs is not None
+    def whole(self) -> CompletionOutput:
+        """A copy of all of it."""
+        self.num_told, self.news = self.num_tokens, False
+        known = self.logprobs
+        copies = None if known is None else [dict(at) for at in known]
+        return self._told(list(self.token_ids), copies)
+
+    def delta(self) -> CompletionOutput:
+        """What is new of it, which is kept here no longer."""
+        told = self._told(self.token_ids, self.logprobs)
+        self.num_told, self.news = self.num_tokens, False
+        self.pieces, self.token_ids = [], []
+        self.logprobs = None if self.logprobs is None else []
+        return told
+
+    def _told(self, token_ids: list[int], logprobs: list[LogprobsAt] | None) -> CompletionOutput:
+        text = "".join(self.pieces)
+        self.pieces = [text]
         return CompletionOutput(
             index=self.index,
-            text=self.text[text:],
-            token_ids=self.token_ids[tokens:],
-            cumulative_logprob=self.cumulative if asked else None,
-            logprobs=[dict(at) for at in self.logprobs[tokens:]]
-            if self.logprobs
-            else ([] if asked else None),
+            text=text,
+            token_ids=token_ids,
+            cumulative_logprob=None if logprobs is None else self.cumulative,
+            logprobs=logprobs,
             finish_reason=self.finish_reason,
             stop_reason=self.stop_reason,
             timed_out=self.timed_out,
@@ -109,7 +122,8 @@ class RequestState:
     """A request and its outputs.
 
     completions: by internal request id, in order of index.  num_running: those that have not
-    ended; whoever ends one counts it down.
+    ended; whoever ends one counts it down.  What a step costs goes by the outputs that it brought
+    something for, of a stream of deltas also what they have to tell.
     """
 
     def __init__(self, request: PreparedRequest, tokenizer: Tokenizer) -> None:
@@ -125,7 +139,11 @@ class RequestState:
         self.prompt_logprobs: list[LogprobsAt | None] | None = (
             [None] * len(request.prompt_token_ids) if wanted else None
         )
+        self._num_unscored = max(len(request.prompt_token_ids) - 1, 0)
         self._prompt_logprobs_sent = False
+        # Of all outputs of a stream: a copy for each token would cost its length.
+        self._prompt_token_ids = list(request.prompt_token_ids)
+        self._touched: list[CompletionState] = []
         self.num_cached: int | None = None
         self.pooled: F32 | None = None
         self.first_token_time: float | None = None
@@ -160,33 +178,49 @@ class RequestState:
     def finished(self) -> bool:
         return self.num_running == 0
 
-    def tick(self, tokens: int) -> None:
-        """Note the times of the first token and of the end."""
-        if tokens and self.first_token_time is None:
+    def take(
+        self,
+        completion: CompletionState,
+        ids: Sequence[int],
+        logprobs: list[LogprobsAt],
+        end: Finished | None,
+    ) -> bool:
+        """Add what a step brought for one output; True when a stop string ended that here."""
+        stopped = completion.take(ids, logprobs, end)
+        if completion.finish_reason is not None:
+            self.num_running -= 1
+        self._touched.append(completion)
+        if ids and self.first_token_time is None:
             self.first_token_time = time.time()
-        if self.finished_time is None and self.finished:
+        if self.finished:
             self.finished_time = time.time()
+        return stopped
+
+    def take_prompt(self, start: int, entries: Sequence[LogprobsAt]) -> None:
+        """Keep by position: chunks may come in any cut, and again after a preemption."""
+        if self.prompt_logprobs is None:
+            return
+        for position, entry in enumerate(entries, start):
+            self._num_unscored -= self.prompt_logprobs[position] is None
+            self.prompt_logprobs[position] = entry
 
     def output(self) -> RequestOutput | None:
         """The next output of this request, or None when there is nothing to tell."""
-        finished = self.finished
-        if self.kind is OutputKind.FINAL_ONLY and not finished:
+        touched, self._touched = self._touched, []
+        if self.kind is OutputKind.FINAL_ONLY and not self.finished:
             return None
-        states = list(self.completions.values())
-        due = [state for state in states if state.due(self._interval)]
+        # What was not touched has been told before, or was not due and is not now.
+        due = [state for state in touched if state.due(self._interval)]
+        due.sort(key=lambda state: state.index)
         if not due:
             return None
-        if self.kind is OutputKind.DELTA:
-            states = due
-        elif not finished:
-            states = [state for state in states if state.token_ids or state.news]
         return RequestOutput(
             request_id=self.request.client_id,
             prompt=self.request.prompt,
-            prompt_token_ids=list(self.request.prompt_token_ids),
+            prompt_token_ids=self._prompt_ids(),
             prompt_logprobs=self._prompt_logprobs(),
-            outputs=[state.output(self.kind) for state in states],
-            finished=finished,
+            outputs=self._outputs(due),
+            finished=self.finished,
             num_cached_tokens=self.num_cached or 0,
             pooled=self.pooled,
             metrics=RequestMetrics(
@@ -196,13 +230,22 @@ class RequestState:
             ),
         )
 
+    def _outputs(self, due: Sequence[CompletionState]) -> list[CompletionOutput]:
+        if self.kind is OutputKind.DELTA:
+            return [state.delta() for state in due]
+        every = self.completions.values()
+        return [state.whole() for state in every if self.finished or state.num_tokens or state.news]
+
+    def _prompt_ids(self) -> list[int]:
+        shared = self.kind is OutputKind.DELTA
+        return self._prompt_token_ids if shared else list(self._prompt_token_ids)
+
     def _prompt_logprobs(self) -> list[LogprobsAt | None] | None:
         if self.prompt_logprobs is None:
             return None
-        if self.kind is OutputKind.DELTA:
-            # Another output may speak before the prompt is computed again after a preemption.
-            lacking = not self.finished and None in self.prompt_logprobs[1:]
-            if self._prompt_logprobs_sent or lacking:
-                return None
+        # Another output may speak before the prompt is computed again after a preemption.
+        lacking = self._num_unscored and not self.finished
+        if self.kind is OutputKind.DELTA and (lacking or self._prompt_logprobs_sent):
+            return None
         self._prompt_logprobs_sent = True
         return [None if at is None else dict(at) for at in self.prompt_logprobs]

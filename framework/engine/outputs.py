@@ -1,4 +1,5 @@
-"""What a user gets back.  Every object owns its lists: nothing is shared between outputs."""
+"""What a user gets back.  Every object owns its lists: nothing is shared between outputs, but for
+the ids of the prompt, which the deltas of one stream have in common."""
 
 from __future__ import annotations
 

@@ -8,40 +8,19 @@ import signal
 
 import pytest
 
-from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.async_engine import AsyncEngine
 from framework.engine.front_end import FrontEnd
 from framework.engine.keeper import Allowance, CoreKeeper
 from framework.errors import EngineDeadError, EngineRestartingError
 from framework.testing.fake_model import MODEL, fake_plugins
+from tests.engine.cores import LIMIT, healthy, text_of, until
 from tests.engine.troubled import troubled_plugin
-
-DELTA = SamplingParams(max_tokens=64, output_kind=OutputKind.DELTA)
-LIMIT = 60
 
 
 def engine(**options):
     return AsyncEngine(
         MODEL, plugins=fake_plugins(), executor="echo", on_core_death="restart", **options
     )
-
-
-async def text_of(engine, prompt):
-    return "".join([o.outputs[0].text async for o in engine.generate(prompt, DELTA)])
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-def healthy(engine):
-    try:
-        engine.check_health()
-    except EngineRestartingError:
-        return False
-    return True
 
 
 async def kill(engine):

@@ -12,16 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.async_engine import AsyncEngine
 from framework.engine.remote.pulse import Heart, Pulse
 from framework.engine.watchdog import SILENCE, Watchdog
 from framework.errors import EngineDeadError, EngineRestartingError
 from framework.testing.fake_model import MODEL, fake_plugins
+from tests.engine.cores import LIMIT, healthy, text_of, until
 from tests.engine.troubled import HANGS, troubled_plugin
-
-DELTA = SamplingParams(max_tokens=64, output_kind=OutputKind.DELTA)
-LIMIT = 120
 
 
 def looks(dog, *signs_and_busy):
@@ -69,24 +66,6 @@ def engine(*, hung="", gate="", locks=False, **options):
     return AsyncEngine(
         MODEL, plugins=plugins, plugin_options=chosen, executor="troubled", **options
     )
-
-
-async def text_of(engine, prompt):
-    return "".join([o.outputs[0].text async for o in engine.generate(prompt, DELTA)])
-
-
-async def until(condition):
-    async with asyncio.timeout(LIMIT):
-        while not condition():
-            await asyncio.sleep(0.02)
-
-
-def healthy(engine):
-    try:
-        engine.check_health()
-    except EngineRestartingError:
-        return False
-    return True
 
 
 def test_a_core_that_hangs_in_a_step_is_ended_and_another_one_serves(tmp_path):
@@ -142,7 +121,8 @@ def test_a_core_that_hangs_is_drained_no_longer_than_a_step_may_take(tmp_path):
 
 FRONT = """
 import asyncio, os
-from tests.engine.test_watchdog import HANGS, engine, text_of, until
+from tests.engine.cores import text_of, until
+from tests.engine.test_watchdog import HANGS, engine
 
 async def run():
     made = engine(hung="hung", locks=True)
