@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import EngineStats
+from framework.contracts.sampling import OutputKind
 from framework.engine.output_processor import OutputProcessor
 from framework.engine.remote.client import AsyncCore
 from framework.engine.streams import OutputStream, Streams, together
@@ -51,7 +52,8 @@ class InFlight:
         request_id = request.request_id
         log.info("request %s: %d tokens", request_id, len(request.prompt_token_ids))
         self._outputs.add(request)
-        stream = self._streams.open(request_id, request.client_id)
+        kind = OutputKind(request.sampling.output_kind)
+        stream = self._streams.open(request_id, request.client_id, kind)
         try:
             await self.core.add(request.inputs, lambda: self._events.added(request.inputs))
         except BaseException:

@@ -78,7 +78,7 @@ class HttpHost(FrontEnd):
             access_log=options.access_log,
             log_config=None,
             # The only parser that bounds the size of headers.
-            http=patient(options.read_seconds),
+            http=patient(options.read_seconds, options.write_seconds),
             h11_max_incomplete_event_size=options.max_header_bytes,
             server_header=False,
         )

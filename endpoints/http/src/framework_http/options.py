@@ -29,6 +29,12 @@ class HostOptions(BaseModel):
         gt=0,
         description="In which a request has to arrive whole; then its connection is ended.",
     )
+    write_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        description="For how long a client may take nothing of its answer; then its connection is "
+        "ended, and with it its request.",
+    )
     max_concurrent: int | None = Field(
         default=None, ge=1, description="Most requests at one time; more get 503."
     )

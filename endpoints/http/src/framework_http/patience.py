@@ -1,4 +1,4 @@
-"""How long a client may take to say what it wants."""
+"""How long a client may take to say what it wants, and to take what it gets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ _COMING = (h11.IDLE, h11.SEND_BODY)
 
 
 class PatientProtocol(H11Protocol):
-    """Ends a connection whose request does not arrive within `seconds`: from when it was made, or
-    from the first byte of a later request.  uvicorn waits for ever, so that clients that say
-    nothing, or a byte a minute, could hold all connections."""
+    """Ends a connection whose request does not arrive within `read_seconds`: from when it was made,
+    or from the first byte of a later request; and one whose client takes nothing of an answer that
+    waits for it for `write_seconds`.  uvicorn waits for ever, so that clients that say nothing, or
+    a byte a minute, or never read, could hold all connections."""
 
-    seconds: ClassVar[float]
-    _patience: asyncio.TimerHandle | None = None
+    read_seconds: ClassVar[float]
+    write_seconds: ClassVar[float]
+    _reading: asyncio.TimerHandle | None = None
+    _writing: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """See asyncio.Protocol."""
@@ -33,19 +36,60 @@ class PatientProtocol(H11Protocol):
         """See asyncio.Protocol."""
         super().connection_lost(exc)
         self._calm()
+        self._stop_watching()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        super().resume_writing()
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        """Also a connection that is closed by now stays until its last byte is taken."""
+        super().on_response_complete()
+        self._watch()
 
     def _look(self) -> None:
         if self.conn.their_state not in _COMING or self.transport.is_closing():
             self._calm()
-        elif self._patience is None:
-            self._patience = self.loop.call_later(self.seconds, self.transport.close)
+        elif self._reading is None:
+            self._reading = self.loop.call_later(self.read_seconds, self._give_up_reading)
+
+    def _give_up_reading(self) -> None:
+        self.transport.close()
+        self._watch()
 
     def _calm(self) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _watch(self) -> None:
+        """From now on look whether less waits to be taken after a while.  Called whenever more may
+        have come to wait, so that a look never mistakes that for nothing taken."""
+        self._stop_watching()
+        waiting = self.transport.get_write_buffer_size()
+        if waiting:
+            self._writing = self.loop.call_later(self.write_seconds, self._push, waiting)
+
+    def _stop_watching(self) -> None:
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    def _push(self, before: int) -> None:
+        self._writing = None
+        if self.transport.get_write_buffer_size() >= before:
+            self.transport.abort()
+        else:
+            self._watch()
 
 
-def patient(seconds: float) -> type[PatientProtocol]:
+def patient(read_seconds: float, write_seconds: float) -> type[PatientProtocol]:
     """The protocol with that patience."""
-    return type("Patient", (PatientProtocol,), {"seconds": seconds})
+    patience = {"read_seconds": read_seconds, "write_seconds": write_seconds}
+    return type("Patient", (PatientProtocol,), patience)

@@ -24,6 +24,10 @@ DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE_SECONDS = 15.0
 """How long a stream may be silent: proxies cut connections that seem dead."""
 
+MOST_READY = 256 * 2**10
+"""Bytes of events that wait for a slow client; what comes then waits in the engine's shorter
+form."""
+
 Item = Mapping[str, Any]
 JSON = msgspec.json.Encoder()
 """Of all answers.  JSON has no NaN: where one came up, it is null."""
@@ -84,7 +88,8 @@ class _Pump:
     def __init__(self, events: AsyncGenerator[Item, None], form: Form, keep_alive: float) -> None:
         self._form, self._keep_alive = form, keep_alive
         self._ready: list[bytes] = []
-        self._news = asyncio.Event()
+        self._size = 0
+        self._news, self._room = asyncio.Event(), asyncio.Event()
         self.ended = False
         self._error: Exception | None = None
         self._task = asyncio.create_task(self._run(events))
@@ -93,8 +98,13 @@ class _Pump:
         try:
             async with aclosing(events):
                 async for item in events:
-                    self._ready.append(self._form.encode(item))
+                    event = self._form.encode(item)
+                    self._ready.append(event)
+                    self._size += len(event)
                     self._news.set()
+                    if self._size >= MOST_READY:
+                        self._room.clear()
+                        await self._room.wait()
         except Exception as error:
             self._error = error
         self.ended = True
@@ -114,6 +124,8 @@ class _Pump:
         if self._ready:
             found = b"".join(self._ready)
             self._ready.clear()
+            self._size = 0
+            self._room.set()
             return found
         if self._error is not None:
             raise self._error
