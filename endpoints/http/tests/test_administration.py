@@ -154,3 +154,11 @@ def test_a_switch_without_a_key_stops_the_start(key):
     options = AdministrationOptions(enabled=True, key=key)
     with pytest.raises(ConfigError, match="without a key"):
         Administration(options).routes(None)
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "a\nb", "a\x7f", " key", "key "])
+def test_a_key_that_no_client_can_send_stops_the_start(key):
+    """Nobody would get in, whatever they send."""
+    options = AdministrationOptions(enabled=True, key=key)
+    with pytest.raises(ConfigError, match="cannot be sent in a header"):
+        Administration(options).routes(None)

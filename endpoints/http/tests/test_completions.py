@@ -122,6 +122,7 @@ BAD = {
     "stream_options alone": ({"prompt": "a", "stream_options": {}}, "stream"),
     "suffix": ({"prompt": "a", "suffix": "b"}, "suffix"),
     "embeds": ({"prompt": "a", "prompt_embeds": "AAAA"}, "prompt_embeds"),
+    "embeds alone": ({"prompt_embeds": "AAAA"}, "prompt_embeds"),
     "a format": ({"prompt": "a", "response_format": {"type": "json_object"}}, "structured_outputs"),
     "no format": ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format"),
     "no schema": ({"prompt": "a", "response_format": {"type": "json_schema"}}, "response_format"),

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from framework.contracts.endpoint import Endpoint
 from framework.errors import ConfigError, UnsupportedError
+from framework_http.guards import check_sendable
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
@@ -77,7 +78,7 @@ def _guarded(options: AdministrationOptions, service: Service) -> fastapi.APIRou
 
 
 def _guard(options: AdministrationOptions) -> _Guard:
-    """What every route asks first.  Raises ConfigError without a key."""
+    """What every route asks first.  Raises ConfigError without a key that can be sent."""
     if options.key is None or not options.key.get_secret_value():
         raise ConfigError(
             "the administration endpoint is enabled without a key",
@@ -85,6 +86,7 @@ def _guard(options: AdministrationOptions) -> _Guard:
             found="none",
             mend="set a key that no client has, in a file or in the environment",
         )
+    check_sendable(options.key.get_secret_value(), "the key of the administration endpoint")
     return _Guard(options.key)
 
 

@@ -37,12 +37,7 @@ class Keys:
                     expected='"key" or "tenant:key"',
                     found="an empty part",
                 )
-            if not key.isascii() or not key.isprintable():
-                raise ConfigError(
-                    "an API key of front_end:http cannot be sent in a header",
-                    expected="printable ASCII characters",
-                    found="others",
-                )
+            check_sendable(key, "an API key of front_end:http")
             self._tenants[_hash(key)] = tenant
         self.any = bool(self._tenants)
 
@@ -59,6 +54,20 @@ class Keys:
             if hmac.compare_digest(known, given):
                 found = tenant
         return found
+
+
+def check_sendable(key: str, what: str) -> None:
+    """Raises ConfigError for a key that no client could send in a header: nobody would get in.
+    what: whose it is."""
+    if not key.isascii() or not key.isprintable():
+        found = "others"
+    elif key != key.strip():
+        found = "a space at its start or end, which a header does not keep"
+    else:
+        return
+    raise ConfigError(
+        f"{what} cannot be sent in a header", expected="printable ASCII characters", found=found
+    )
 
 
 def _hash(key: str) -> bytes:

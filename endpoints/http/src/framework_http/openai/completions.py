@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastapi
 from fastapi import Request
+from pydantic import model_validator
 from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
@@ -40,6 +41,14 @@ class CompletionFields(Fields):
     add_special_tokens: bool | None = None
     response_format: dict[str, Any] | None = None
     prompt_embeds: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _embeddings_alone(cls, body: Any) -> Any:
+        """Who sends embeddings sends no prompt, and is told of these and not of that."""
+        if isinstance(body, dict) and body.get("prompt_embeds") is not None:
+            return {"prompt": "", **body}
+        return body
 
     def prompts(self) -> list[object]:
         """One prompt or several.  Raises InputError for none and for too many."""
