@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from framework.contracts.sampling import OutputKind, SamplingParams
     from framework.engine.llm import LLM
     from framework.engine.outputs import (
+        ClassificationOutput,
         CompletionOutput,
         EmbeddingOutput,
         Logprob,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "ClassificationOutput",
     "CompletionOutput",
     "ConfigError",
     "EmbeddingOutput",

@@ -36,7 +36,8 @@ def needed_features(request: Asking) -> frozenset[str]:
     if request.payloads:
         needs.append("payloads")
     if request.pooling is not None:
-        return frozenset([*needs, "pooling"])
+        classes = ["classification"] if request.pooling.task == "classify" else []
+        return frozenset([*needs, "pooling", *classes])
     sampling = request.sampling
     if sampling is not None:
         if sampling.logprobs is not None:

@@ -99,6 +99,10 @@ class Model(Protocol):
     not what `embed` gives.  Where a token sees later ones, its layers have specs of the class
     EncoderOnlySpec: the runner then computes whole prompts.
 
+    A model with a head for classes has `class_labels`, a tuple of their names, and
+    `classify(hidden [T, H] of one whole prompt, use_activation) -> float32 [C]`: their
+    probabilities, or what these are made of.
+
     A model may also have `operators() -> Mapping[str, OperatorSite]`, the operators that kernels
     shall compute for it (see `kernel.py`); without, no kernel is chosen for it.
     """

@@ -14,6 +14,11 @@ Pooling = Literal["mean", "last", "cls"]
 """mean: of all tokens.  last, cls: the last and the first token's state alone."""
 
 POOLINGS: tuple[str, ...] = get_args(Pooling)
+PoolingTask = Literal["embed", "classify"]
+"""embed: a vector of the text.  classify: a number for each class that the model knows."""
+
+POOLING_TASKS: tuple[str, ...] = get_args(PoolingTask)
+_EMBED_ONLY = ("pooling", "normalize", "dimensions")
 _INT32 = 2**31
 
 
@@ -23,20 +28,34 @@ class PoolingParams(
     """Parameters of one request for a vector.  Invalid values raise `InputError` that names the
     field.
 
+    task: a `PoolingTask`; with "classify" there is nothing to say of the pooling, whose head is
+        the model's.
     pooling: a `Pooling`.  normalize: scale the vector to length 1.  None: as the model says.
     dimensions: keep so many of the first numbers, before the vector is scaled; of use with models
         that were trained for it.  None: all.
     truncate_prompt_tokens: keep this many of the prompt's first tokens, those among them that the
         tokenizer puts around a text; -1: as many as the model takes.  None: a longer prompt is
         refused.
+    use_activation: probabilities of the classes, False: the numbers that they are made of.  None:
+        True; only with "classify".
     """
 
+    task: str = "embed"
     pooling: str | None = None
     normalize: bool | None = None
     dimensions: int | None = None
     truncate_prompt_tokens: int | None = None
+    use_activation: bool | None = None
 
     def __post_init__(self) -> None:
+        if self.task not in POOLING_TASKS:
+            raise _bad("task", f"one of {', '.join(POOLING_TASKS)}", self.task)
+        if self.use_activation is not None and not isinstance(self.use_activation, bool):
+            raise _bad("use_activation", "True, False or None", self.use_activation)
+        others = ("use_activation",) if self.task == "embed" else _EMBED_ONLY
+        for name in others:
+            if getattr(self, name) is not None:
+                raise _bad(name, f"None with task={self.task!r}", getattr(self, name))
         if self.pooling is not None and self.pooling not in POOLINGS:
             raise _bad("pooling", f"one of {', '.join(POOLINGS)}, or None", self.pooling)
         if self.normalize is not None and not isinstance(self.normalize, bool):

@@ -71,13 +71,16 @@ class Service(Protocol):
 
     model_names: what clients may call the model, the first is its own.  max_model_len: most
     tokens of a sequence, prompt and output together.  last_stats: of the last step.
-    tool_parser, reasoning_parser: those that the operator chose.
+    tool_parser, reasoning_parser: those that the operator chose.  class_labels: names of the
+    classes that the model tells prompts apart by, in their order; () of one that does not.
     """
 
     @property
     def model_names(self) -> tuple[str, ...]: ...
     @property
     def max_model_len(self) -> int: ...
+    @property
+    def class_labels(self) -> tuple[str, ...]: ...
     @property
     def last_stats(self) -> EngineStats: ...
     @property

@@ -55,7 +55,9 @@ class RunnerInfo:
     `StepPlan.used`.  max_loop_depth: steps that may be in flight.  max_model_len: the
     longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
     generates: it samples tokens.  embedding_size: numbers of a pooled vector, of a runner that
-    declares "pooling".  whole_prompts: a token may see later ones, so that all of a prompt must be
+    declares "pooling"; None: it pools, but makes no embeddings.  class_labels: names of the
+    classes, of a runner that declares "classification" beside "pooling".
+    whole_prompts: a token may see later ones, so that all of a prompt must be
     computed in one step, and nothing of it can be taken from the prefix cache.  lookahead: tokens
     past those of a step for which it wants to have pages; where none are free it must do without:
     the tables then have the null page there.
@@ -74,6 +76,7 @@ class RunnerInfo:
     notes: tuple[str, ...] = ()
     generates: bool = True
     embedding_size: int | None = None
+    class_labels: tuple[str, ...] = ()
     whole_prompts: bool = False
     lookahead: int = 0
 

@@ -53,6 +53,7 @@ _TOLD: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
     ("max_loop_depth", "a number of steps", lambda v: _whole(v, 1)),
     ("max_model_len", "a number of tokens, or None", lambda v: v is None or _whole(v, 1)),
     ("embedding_size", "a number of values, or None", lambda v: v is None or _whole(v, 1)),
+    ("class_labels", "names of classes", lambda v: isinstance(v, tuple) and _all(v, str)),
     (
         "kernel_page_tokens",
         "sizes in tokens by spec",
@@ -119,6 +120,14 @@ def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> 
             parameter="sampling",
             expected="a request with pooling parameters",
             found="one to be continued",
+        )
+    embeds = entry.pooling is not None and entry.pooling.task == "embed"
+    if embeds and "pooling" in info.features and info.embedding_size is None:
+        raise InputError(
+            "the model runner makes no embeddings",
+            parameter="pooling",
+            expected='pooling parameters with task="classify"',
+            found="task='embed'",
         )
     missing = needed_features(entry) - info.features
     if missing:

@@ -220,6 +220,11 @@ class AsyncEngine(Administered):
         return self.config.model.served_model_names or (self.config.model.model,)
 
     @property
+    def class_labels(self) -> tuple[str, ...]:
+        """Names of the classes that the model tells prompts apart by; () of one that does not."""
+        return self._front_end.able.class_labels
+
+    @property
     def last_stats(self) -> EngineStats:
         """Those of the last step that was heard of."""
         return EngineStats() if self._keeper is None else self._keeper.flight.stats

@@ -142,7 +142,11 @@ def build_engine(resolved: Resolved) -> Engine:
             logits_processors=processors,
             participants=participants,
             readers=front_halves(participants, registry, config, model),
-            able=Ability(generates=core.info.generates, embedding_size=core.info.embedding_size),
+            able=Ability(
+                generates=core.info.generates,
+                embedding_size=core.info.embedding_size,
+                class_labels=core.info.class_labels,
+            ),
         )
         undo.callback(events.leave)
         events.prepare(cache_facts(core))
@@ -223,6 +227,7 @@ def started_of(core: EngineCore, notes: tuple[str, ...]) -> Started:
         vocab_size=core.vocab_size,
         generates=core.info.generates,
         embedding_size=core.info.embedding_size,
+        class_labels=core.info.class_labels,
         notes=notes,
         cache=cache_facts(core),
     )

@@ -136,6 +136,7 @@ class FrontEnd:
         self.able = Ability(
             generates=core.generates,
             embedding_size=core.embedding_size,
+            class_labels=core.class_labels,
             max_logprobs=self.config.execution.max_logprobs,
         )
 

@@ -190,7 +190,7 @@ class InputProcessor:
     def _checked(self, params: object) -> Params:
         """Parameters that this engine can serve."""
         if isinstance(params, PoolingParams):
-            self.able.check_embedding(params)
+            self.able.check_pooling(params)
             return params
         if not isinstance(params, SamplingParams):
             raise _bad("params", "SamplingParams or PoolingParams", params)

@@ -15,6 +15,7 @@ from framework.engine.defaults import default_sampling
 from framework.engine.io import CHAT, EMBEDDING
 from framework.engine.llm_operator import OperatedLLM
 from framework.engine.llm_options import LLMOptions, resolve_options
+from framework.engine.outputs import ClassificationOutput
 from framework.engine.progress import run_all
 from framework.engine.prompts import Prompt, split_prompts
 from framework.engine.request_options import RequestOptions
@@ -230,6 +231,22 @@ class LLM(OperatedLLM):
             priority=priority,
         )
         return found
+
+    def classify(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        pooling_params: PoolingParams | None = None,
+        *,
+        priority: int = 0,
+    ) -> list[ClassificationOutput]:
+        """The class of each prompt, in the order of the prompts.
+
+        Raises UnsupportedError unless the model has a head for classes, else as `embed`.
+        """
+        params = PoolingParams(task="classify") if pooling_params is None else pooling_params
+        found = self.ask(EMBEDDING, prompts, params, priority=priority)
+        labels = self._engine.inputs.able.class_labels
+        return [ClassificationOutput.of(one, labels) for one in found]
 
     def _usual_params(self, task: Task) -> Params:
         return PoolingParams() if task == "embed" else self.get_default_sampling_params()

@@ -3,6 +3,7 @@ the ids of the prompt, which the deltas of one stream have in common."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -107,7 +108,8 @@ class EmbeddingOutput:
     """The vector of one prompt.
 
     prompt: as text, None when ids were given.  prompt_token_ids: of which the vector was made.
-    embedding: float32 [D], of the caller's own.
+    embedding: float32 [D], of the caller's own; of a prompt to be classified a number for each
+    class.
     """
 
     request_id: str
@@ -115,3 +117,31 @@ class EmbeddingOutput:
     prompt_token_ids: list[int]
     embedding: npt.NDArray[np.float32]
     metrics: RequestMetrics | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassificationOutput:
+    """The class of one prompt.
+
+    prompt: as text, None when ids were given.  label: of the likeliest class.  probs: float32 [C],
+    of all classes, in the order of the model's labels.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    label: str
+    probs: npt.NDArray[np.float32]
+    metrics: RequestMetrics | None = None
+
+    @classmethod
+    def of(cls, found: EmbeddingOutput, labels: Sequence[str]) -> ClassificationOutput:
+        """From the numbers of the classes."""
+        return cls(
+            request_id=found.request_id,
+            prompt=found.prompt,
+            prompt_token_ids=found.prompt_token_ids,
+            label=labels[int(found.embedding.argmax())],
+            probs=found.embedding,
+            metrics=found.metrics,
+        )

@@ -168,7 +168,14 @@ KINDS: tuple[Kind, ...] = (
     ),
     _row("kv_connector", None, {E, W}, ONE),
     _row("structured_output", "structured_output:StructuredOutput", {F, E}, ONE, stable=True),
-    _row("speculative_proposer", "proposer:SpeculativeProposer", {W}, ONE, stable=True),
+    _row(
+        "speculative_proposer",
+        "proposer:SpeculativeProposer",
+        {W},
+        ONE,
+        stable=True,
+        version="1.1",
+    ),
     _row("lora", None, {E, W}, ONE),
     _row(
         "logits_processor",
@@ -177,7 +184,7 @@ KINDS: tuple[Kind, ...] = (
         MANY,
         DENIED,
         stable=True,
-        version="1.2",
+        version="1.3",
     ),
     _row("media_processor", None, {F, W}, MANY, optional={W}),
     _row(
@@ -187,10 +194,10 @@ KINDS: tuple[Kind, ...] = (
         MANY,
         DENIED,
         stable=True,
-        version="1.1",
+        version="1.2",
     ),
-    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.3"),
-    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.3"),
+    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.4"),
+    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.4"),
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE, stable=True),
     _row(
         "reasoning_parser",

@@ -91,13 +91,15 @@ class EchoTokenizer(TokenizerLoader):
 
 class EchoOptions(BaseModel):
     """delay: seconds of a step.  max_model_len: in tokens.  num_pages: of 4 tokens.
-    embedding_size: of vectors, 0: it makes none.  encoder: it makes vectors and nothing else."""
+    embedding_size: of vectors, 0: it makes none.  encoder: it makes vectors and nothing else.
+    class_labels: separated by commas; it tells prompts apart by these and does nothing else."""
 
     delay: float = 0.0
     max_model_len: int = 256
     num_pages: int = 512
     embedding_size: int = 0
     encoder: bool = False
+    class_labels: str = ""
 
 
 class EchoExecutor(ScriptedRunner, Executor):
@@ -107,6 +109,7 @@ class EchoExecutor(ScriptedRunner, Executor):
 
     def __init__(self, options: BaseModel | None = None) -> None:
         chosen = options if isinstance(options, EchoOptions) else EchoOptions()
+        whole = chosen.encoder or bool(chosen.class_labels)
         super().__init__(
             echo,
             vocab_size=ByteTokenizer().vocab_size,
@@ -114,6 +117,7 @@ class EchoExecutor(ScriptedRunner, Executor):
             max_model_len=chosen.max_model_len,
             delay=chosen.delay,
             embedding_size=chosen.embedding_size or (8 if chosen.encoder else None),
-            layers={"layer.0": EncoderOnlySpec()} if chosen.encoder else None,
+            class_labels=[label for label in chosen.class_labels.split(",") if label],
+            layers={"layer.0": EncoderOnlySpec()} if whole else None,
         )
         self.options = chosen

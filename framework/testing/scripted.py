@@ -39,7 +39,14 @@ from framework.testing.fake_cache import FakeCache
 from framework.testing.masks import Masks
 from framework.testing.occupant import Occupant, content_of, logprobs_of
 from framework.testing.ragged import flat, ragged
-from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint, pooled
+from framework.testing.scripts import (
+    Drafter,
+    Script,
+    by_fingerprint,
+    classified,
+    fingerprint,
+    pooled,
+)
 
 OPS = frozenset(("sleep", "wake"))
 
@@ -53,8 +60,9 @@ class ScriptedRunner(ModelRunner):
     worker: stands for such halves; called when the requests of a plan are in their slots, before
     anything is computed.  keep_steps: `plans` and `lates` hold what every step was given; else
     they stay empty, so that a server may run on it for days.  embedding_size: of the vectors that
-    it makes of prompts; None: it makes none.  With layers that keep nothing it samples nothing and
-    wants whole prompts, as an encoder does.  features: with "structured_outputs" it keeps to masks.
+    it makes of prompts; None: it makes none.  class_labels: by which it tells them apart.  With
+    either and layers that keep nothing it samples nothing and wants whole prompts, as an encoder
+    does.  features: with "structured_outputs" it keeps to masks.
 
     steps: how many were submitted.  weights: stands for the model's weights; with another number
     what a page was filled with before is wrong.  asleep: the level of sleep; what the cache held is
@@ -83,17 +91,21 @@ class ScriptedRunner(ModelRunner):
         worker: Callable[[StepPlan], None] | None = None,
         keep_steps: bool = False,
         embedding_size: int | None = None,
+        class_labels: Sequence[str] = (),
     ) -> None:
         super().__init__()
         spec = FullAttentionSpec(num_kv_heads=1, head_size=1, head_size_v=1, dtype="float32")
         self.layers = dict(layers or {"layer.0": spec})
         nothing_kept = all(isinstance(spec, EncoderOnlySpec) for spec in self.layers.values())
-        self.encodes = embedding_size is not None and nothing_kept
+        self.class_labels = tuple(class_labels)
+        pools = embedding_size is not None or bool(self.class_labels)
+        self.encodes = pools and nothing_kept
         self.script = script or by_fingerprint(vocab_size)
         self.vocab_size, self.num_pages, self.page_tokens = vocab_size, num_pages, page_tokens
         self.max_model_len, self.depth, self.delay = max_model_len, depth, delay
         self.drafter, self.embedding_size = drafter, embedding_size
-        self.features = features | ({"pooling"} if embedding_size is not None else set())
+        self.features = features | ({"pooling"} if pools else set())
+        self.features |= {"classification"} if self.class_labels else set()
         self.fail_rows, self.lose_pages = fail_rows or {}, lose_pages or {}
         self.managers, self.attachments, self.worker = managers, attachments, worker
         self.keep_steps, self.steps, self.weights = keep_steps, 0, 1
@@ -117,6 +129,7 @@ class ScriptedRunner(ModelRunner):
             vocab_size=self.vocab_size,
             features=self.features,
             embedding_size=self.embedding_size,
+            class_labels=self.class_labels,
             generates=not self.encodes,
             whole_prompts=self.encodes,
             max_loop_depth=self.depth,
@@ -275,8 +288,12 @@ class ScriptedRunner(ModelRunner):
 
     def _pool(self, occupant: Occupant, computed: int) -> F32:
         tokens, params = occupant.tokens, occupant.request.pooling
-        if params is None or self.embedding_size is None or computed != len(tokens):
+        classes = params is not None and params.task == "classify"
+        able = bool(self.class_labels) if classes else self.embedding_size is not None
+        if params is None or not able or computed != len(tokens):
             raise IntegrityError("a row is pooled that is not whole, or was not to be pooled")
+        if classes or self.embedding_size is None:
+            return classified(tokens, len(self.class_labels), params)
         return pooled(tokens, self.embedding_size, params)
 
     def _draft(self, occupant: Occupant, wanted: int) -> list[int]:

@@ -55,3 +55,12 @@ def pooled(tokens: Sequence[int], size: int, params: PoolingParams) -> F32:
         vector[position % size] += (token + 1) / (position + 1)
     vector = vector[: params.dimensions] / len(tokens)
     return (vector / np.linalg.norm(vector) if params.normalize else vector).astype(np.float32)
+
+
+def classified(tokens: Sequence[int], classes: int, params: PoolingParams) -> F32:
+    """A number for each class that tells prompts apart, or probabilities that follow from them."""
+    numbers = pooled(tokens, classes, PoolingParams()).astype(np.float64) / 100
+    if params.use_activation is not False:
+        powers = np.exp(numbers - numbers.max())
+        numbers = powers / powers.sum()
+    return numbers.astype(np.float32)

@@ -14,7 +14,7 @@ from framework.errors import InputError, TooLongError, UnsupportedError
 from framework.io.embedding import EmbeddingProcessor
 from framework.testing.byte_tokenizer import ByteTokenizer
 from framework.testing.fake_model import MODEL, fake_plugins
-from framework.testing.scripts import pooled
+from framework.testing.scripts import classified, pooled
 
 SIZE = 8
 POOL = PoolingParams()
@@ -202,3 +202,63 @@ def test_a_server_encodes_many_at_a_time(in_process):
             await engine.check_integrity()
 
     asyncio.run(main())
+
+
+LABELS = ("calm", "loud", "odd")
+CLASSES = PoolingParams(task="classify")
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    with LLM(MODEL, **options(class_labels=",".join(LABELS), max_model_len=32)) as made:
+        yield made
+
+
+def test_each_prompt_has_its_classes_in_order(classifier):
+    prompts = ["hello", [104, 105], {"prompt": "world!"}]
+    for one, text in zip(classifier.classify(prompts), ["hello", "hi", "world!"], strict=True):
+        right = classified(list(text.encode()), len(LABELS), CLASSES)
+        assert one.probs.tolist() == right.tolist()
+        assert one.label == LABELS[right.argmax()]
+    raw = PoolingParams(task="classify", use_activation=False, truncate_prompt_tokens=2)
+    [one] = classifier.classify("hide", raw)
+    assert one.probs.tolist() == classified(list(b"hi"), len(LABELS), raw).tolist()
+    classifier.check_integrity()
+
+
+def test_who_does_not_classify_or_embed_says_so(llm, classifier):
+    with pytest.raises(UnsupportedError, match="does not classify"):
+        llm.classify("a")
+    with pytest.raises(UnsupportedError, match="not loaded to make embeddings"):
+        classifier.embed("a")
+    with pytest.raises(UnsupportedError, match=r"(?s)does not generate text.*request for classes"):
+        classifier.generate("a")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"task": "score"},
+        {"task": None},
+        {"use_activation": True},
+        {"use_activation": 1, "task": "classify"},
+        {"pooling": "mean", "task": "classify"},
+        {"normalize": False, "task": "classify"},
+        {"dimensions": 2, "task": "classify"},
+    ],
+)
+def test_parameters_that_mean_nothing_for_a_task_name_themselves(values):
+    with pytest.raises(InputError) as caught:
+        PoolingParams(**values)
+    assert caught.value.parameter == next(iter(values))
+
+
+def test_classes_come_from_a_core_in_another_process():
+    async def run():
+        async with AsyncEngine(MODEL, **options(class_labels=",".join(LABELS))) as engine:
+            assert engine.class_labels == LABELS
+            found = await engine.encode("hello", CLASSES)
+            right = classified(list(b"hello"), len(LABELS), CLASSES)
+            assert found.embedding.tolist() == right.tolist()
+
+    asyncio.run(run())

@@ -81,7 +81,6 @@ def test_the_nearest_alone_and_without_their_texts(http):
         ("/rerank", {"query": "", "documents": ["a"]}, "query"),
         ("/rerank", {"query": "a", "documents": ["a", ""]}, "documents"),
         ("/rerank", {"query": "a", "documents": ["a"], "top_n": -1}, "top_n"),
-        ("/classify", {"input": "a"}, None),
     ],
 )
 def test_what_is_wrong_is_a_400_that_names_the_field(http, path, body, param):

@@ -17,7 +17,7 @@ from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
 from framework.contracts.pooling import PoolingParams
-from framework.errors import InputError, UnsupportedError
+from framework.errors import InputError
 from framework_http.leaving import unless_gone
 from framework_http.openai.ask import answer
 from framework_http.openai.fields import Items, RequestFields, options_of
@@ -68,8 +68,7 @@ class RerankFields(RequestFields):
 
 
 class Scoring(Endpoint):
-    """POST /score and /rerank, also under /v1 (and /v2/rerank): cosines of embeddings.  POST
-    /classify is a 400, as no model here classifies."""
+    """POST /score and /rerank, also under /v1 (and /v2/rerank): cosines of embeddings."""
 
     def routes(self, service: Service) -> fastapi.APIRouter:
         """See Endpoint."""
@@ -104,15 +103,6 @@ class Scoring(Endpoint):
                 return answer(None)
             cosines = await asyncio.to_thread(_cosines, found[:1], found[1:])
             return answer({**_head("rerank", model, found), "results": _ranked(cosines, fields)})
-
-        @router.post("/classify")
-        @router.post("/v1/classify")
-        async def classify() -> Response:
-            raise UnsupportedError(
-                "no model here classifies",
-                expected="a model with a head for classes",
-                mend="ask /v1/embeddings or /score",
-            )
 
         return router
 

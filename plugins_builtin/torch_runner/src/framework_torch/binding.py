@@ -40,7 +40,9 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
     sampler = Sampler(
         loaded.model.vocab_size, loaded.max_slots, loaded.logprobs_mode, loaded.processors
     )
-    pooler = None if loaded.pooling is None else Pooler(loaded.pooling)
+    pooler = None
+    if "pooling" in loaded.info.features:
+        pooler = Pooler(loaded.pooling, getattr(loaded.model, "classify", None))
     watchers: list[Watcher] = [(sampler.admit, sampler.drop)]
     if pooler is not None:
         watchers.append((pooler.admit, pooler.drop))

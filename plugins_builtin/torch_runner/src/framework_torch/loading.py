@@ -21,6 +21,7 @@ from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.operations import CONTROL_OPS
 from framework_torch.pooling.config import PoolingConfig, pooling_of
+from framework_torch.pooling.told import class_labels, features_of, hidden_size
 from framework_torch.ranking import ranked
 from framework_torch.selecting import (
     AttentionChoice,
@@ -82,7 +83,8 @@ def load(context: RunnerContext) -> Loaded:
     model, definition = build(context, weights, dtype, facts.device, platform)
     kernels = ranked(context, platform, "kernel")
     generates = getattr(model, "generates", True)
-    pooling = pooling_of(context.model, context.pooling, generates=generates)
+    labels = class_labels(model)
+    pooling = pooling_of(context.model, context.pooling, needed=not generates and not labels)
     operators = getattr(model, "operators", dict)()
     kernel_notes = choose_kernels(context, operators, facts, dtype, kernels)
     drafting = load_proposer(
@@ -118,9 +120,10 @@ def load(context: RunnerContext) -> Loaded:
         page_tokens=sizes,
         bytes_free=budget.bytes,
         vocab_size=model.vocab_size,
-        features=FEATURES if pooling is None else FEATURES | {"pooling"},
+        features=FEATURES | features_of(pooling, labels),
         generates=generates,
-        embedding_size=None if pooling is None else _hidden_size(model),
+        embedding_size=None if pooling is None else hidden_size(model),
+        class_labels=labels,
         lookahead=context.max_drafts if drafting is not None and drafting.info.layers else 0,
         whole_prompts=any(isinstance(layer.spec, EncoderOnlySpec) for layer in layers.values()),
         max_loop_depth=LOOP_DEPTH,
@@ -159,7 +162,7 @@ def _second(
 def load_again(context: RunnerContext, before: RunnerInfo) -> Loaded:
     """The same model once more.  Raises ModelError where its files hold another one by now."""
     loaded = load(context)
-    for name in ("layers", "page_tokens", "vocab_size", "max_model_len"):
+    for name in ("layers", "page_tokens", "vocab_size", "max_model_len", "class_labels"):
         now, then = getattr(loaded.info, name), getattr(before, name)
         if now != then:
             raise ModelError(
@@ -170,14 +173,6 @@ def load_again(context: RunnerContext, before: RunnerInfo) -> Loaded:
                 mend="put the files back and wake it again, or start the engine anew",
             )
     return loaded
-
-
-def _hidden_size(model: Model) -> int:
-    """Numbers of the hidden state of a token."""
-    import torch
-
-    size = getattr(model, "hidden_size", None)
-    return int(size or model.embed(torch.zeros(1, dtype=torch.int64)).shape[-1])
 
 
 def _shorter(one: int | None, other: int | None) -> int | None:

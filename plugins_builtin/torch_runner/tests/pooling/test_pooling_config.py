@@ -27,7 +27,7 @@ def write(root, parts=("Transformer", "Pooling", "Normalize"), pooling=MEAN, len
 
 
 def of(files, option=None, generates=False):
-    return pooling_of(files, option, generates=generates)
+    return pooling_of(files, option, needed=not generates)
 
 
 @pytest.mark.parametrize(

@@ -29,14 +29,11 @@ PROCESSOR = "embedding"
 """The IO processor that reads the inputs."""
 
 
-class EmbeddingFields(RequestFields):
-    """The body of POST /v1/embeddings.  normalize: as in `PoolingParams`."""
+class InputFields(RequestFields):
+    """Of whatever is made of whole texts."""
 
     input: str | Items[str] | Items[int] | Items[Items[int]]
-    encoding_format: Literal["float", "base64"] | None = None
-    dimensions: int | None = None
     truncate_prompt_tokens: int | None = None
-    normalize: bool | None = None
 
     def inputs(self) -> list[object]:
         """One input or several.  Raises InputError for none and for too many."""
@@ -51,6 +48,14 @@ class EmbeddingFields(RequestFields):
                 found=len(given),
             )
         return list(given)
+
+
+class EmbeddingFields(InputFields):
+    """The body of POST /v1/embeddings.  normalize: as in `PoolingParams`."""
+
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+    normalize: bool | None = None
 
     def pooling(self) -> PoolingParams:
         """Raises InputError that names the field."""
@@ -80,16 +85,7 @@ class Embeddings(Endpoint):
             kind: str, name: str, fields: EmbeddingFields, request: Request
         ) -> Response:
             model = check_model(service, fields.model)
-            work = service.ask(
-                PROCESSOR, fields.inputs(), fields.pooling(), options_of(fields, request)
-            )
-            try:
-                found = await unless_gone(request, work)
-            except InputError as error:
-                # What the engine calls a prompt is called an input here.
-                if error.parameter is not None and error.parameter.startswith("prompt"):
-                    error.parameter = "input"
-                raise
+            found = await pooled(service, fields, fields.pooling(), request)
             if found is None:
                 return answer(None)
             # Thousands of vectors take a while to be written.
@@ -98,6 +94,20 @@ class Embeddings(Endpoint):
             )
 
         return router
+
+
+async def pooled(
+    service: Service, fields: InputFields, params: PoolingParams, request: Request
+) -> list[EmbeddingOutput] | None:
+    """What is made of each input; None when the client went away."""
+    work = service.ask(PROCESSOR, fields.inputs(), params, options_of(fields, request))
+    try:
+        return await unless_gone(request, work)
+    except InputError as error:
+        # What the engine calls a prompt is called an input here.
+        if error.parameter is not None and error.parameter.startswith("prompt"):
+            error.parameter = "input"
+        raise
 
 
 def _answer(

@@ -30,13 +30,16 @@ class Known:
 
     config: a Transformers configuration; None when it is remote code that has to read it.
     remote: reference of the class in the model's own code, as in `auto_map`, or None.
-    spare: parts of the names of tensors that are not read, as nothing is made of them.
+    spare: parts of the names of tensors that are not read, as nothing is made of them.  surplus:
+    of those for which the modules may have no place.  classifies: there is a head for classes.
     """
 
     architecture: str
     config: Any
     remote: str | None = None
     spare: tuple[str, ...] = ()
+    surplus: tuple[str, ...] = ()
+    classifies: bool = False
 
     def spares(self, name: str) -> bool:
         """Whether the tensor of that name is not read."""

@@ -30,10 +30,11 @@ from framework_torch.hf.observe import Observer
 def verified_encoder(encoder: Any, name: str) -> Model:
     """The module as a model that is known to be right.  Raises UnsupportedError."""
     with verifying(encoder, name, "an encoder"):
-        return _verified(encoder)
+        return checked(encoder)
 
 
-def _verified(encoder: Any) -> EncoderModel:
+def checked(encoder: Any) -> EncoderModel:
+    """The module as a model, within `verifying`."""
     table = encoder.get_input_embeddings().weight
     ids = torch.arange(1, TOKENS + 1, device=table.device) * max(1, len(table) // (TOKENS + 2))
     ids %= len(table)

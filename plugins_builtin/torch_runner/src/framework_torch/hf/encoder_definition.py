@@ -12,7 +12,8 @@ from framework.errors import ModelError
 
 class TransformersEncoder(ModelDefinition):
     """Encoders of which Transformers has the code (BERT and its like), as their bare models:
-    hidden states of every token, each of which sees the whole prompt.
+    hidden states of every token, each of which sees the whole prompt; or with their head for
+    classes of whole texts.
 
     As with `TransformersModel`, what is built is compared with Transformers' own forward.
     """
@@ -43,4 +44,9 @@ class TransformersEncoder(ModelDefinition):
         from framework_torch.hf.encoder_checks import verified_encoder
         from framework_torch.hf.load import load
 
-        return verified_encoder(load(found, model, weights, dtype, seed), model.name)
+        module = load(found, model, weights, dtype, seed)
+        if found.classifies:
+            from framework_torch.hf.classifier import verified_classifier
+
+            return verified_classifier(module, model.name)
+        return verified_encoder(module, model.name)

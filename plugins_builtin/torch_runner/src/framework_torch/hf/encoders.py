@@ -17,8 +17,10 @@ from framework_torch.hf.architectures import (
     source,
 )
 
-# What older releases stored though it is counted, and a head for a task that is not served.
-SPARE = ("embeddings.position_ids", "pooler.")
+# What older releases stored though it is counted.
+COUNTED = ("embeddings.position_ids",)
+# A head of the bare model for a task that is not served; heads for classes stand on it, or do not.
+POOLER = ("pooler.",)
 
 
 def examine_encoder(architecture: str, config: Mapping[str, Any]) -> Known | tuple[Rejection, ...]:
@@ -29,7 +31,8 @@ def examine_encoder(architecture: str, config: Mapping[str, Any]) -> Known | tup
             reject(
                 "architecture",
                 architecture,
-                "the bare model of an encoder that Transformers knows, such as BertModel",
+                "the bare model of an encoder that Transformers knows, such as BertModel, or one "
+                "with a head for classes, such as BertForSequenceClassification",
             ),
         )
     reasons = list(shape_of(config))
@@ -50,16 +53,36 @@ def examine_encoder(architecture: str, config: Mapping[str, Any]) -> Known | tup
                 "modelling code that calls Transformers' attention interface",
             ),
         )
-    return Known(architecture=architecture, config=built, spare=SPARE)
+    if classifies(architecture, model_type):
+        return Known(
+            architecture=architecture,
+            config=built,
+            spare=COUNTED,
+            surplus=POOLER,
+            classifies=True,
+        )
+    return Known(architecture=architecture, config=built, spare=COUNTED + POOLER)
 
 
 def _model_type(architecture: str, config: Mapping[str, Any]) -> str | None:
-    """Of a masked language model whose bare model that is; None for any other."""
+    """Of a masked language model whose bare model that is, or which has a head for classes; None
+    for any other."""
     from transformers.models.auto.modeling_auto import MODEL_MAPPING_NAMES as bare
 
     said = config.get("model_type")
-    if isinstance(said, str) and said in mask_language_models():
-        names = bare.get(said, ())
-        if architecture in ((names,) if isinstance(names, str) else names):
-            return said
-    return None
+    if not isinstance(said, str) or said not in mask_language_models():
+        return None
+    is_bare = architecture in _names(bare.get(said, ()))
+    return said if is_bare or classifies(architecture, said) else None
+
+
+def classifies(architecture: str, model_type: str) -> bool:
+    """Whether that is the model of this type with a head for classes of whole texts."""
+    from transformers.models.auto import modeling_auto
+
+    names = modeling_auto.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES
+    return architecture in _names(names.get(model_type, ()))
+
+
+def _names(found: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (found,) if isinstance(found, str) else found

@@ -104,7 +104,7 @@ def _filled(
     _refuse(
         model,
         "there are tensors that the model has no place for",
-        info["unexpected_keys"],
+        [k for k in info["unexpected_keys"] if not any(part in k for part in known.surplus)],
         "config.json does not describe these weights",
     )
     return module

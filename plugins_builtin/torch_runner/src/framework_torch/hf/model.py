@@ -46,7 +46,7 @@ class TransformersDecoder(nn.Module):
         self._decoder = (decoder,)
         self.facts = dict(facts)
         self._blocks = _blocks(decoder, self.facts)
-        self._head = (_with_decoder(causal_lm, decoder, _Given(output_class)),)
+        self._head = (with_part(causal_lm, decoder, _Given(output_class)),)
 
     def attention_layers(self, cache_dtype: str) -> Mapping[str, AttentionLayer]:
         return {
@@ -156,16 +156,16 @@ class _Given(nn.Module):
         return self._output_class(last_hidden_state=inputs_embeds)
 
 
-def _with_decoder(causal_lm: nn.Module, decoder: nn.Module, other: nn.Module) -> nn.Module:
-    """A copy that shares all modules with `causal_lm` but has `other` for `decoder`."""
-    if causal_lm is decoder:
+def with_part(whole: nn.Module, part: nn.Module, other: nn.Module) -> nn.Module:
+    """A copy that shares all modules with `whole` but has `other` for `part`."""
+    if whole is part:
         return other
-    twin = copy.copy(causal_lm)
+    twin = copy.copy(whole)
     twin._modules = {
         name: child
-        if child is None or all(part is not decoder for part in child.modules())
-        else _with_decoder(child, decoder, other)
-        for name, child in causal_lm._modules.items()
+        if child is None or all(module is not part for module in child.modules())
+        else with_part(child, part, other)
+        for name, child in whole._modules.items()
     }
     return twin
 

@@ -43,12 +43,13 @@ class PoolingConfig:
     max_length: int | None = None
 
 
-def pooling_of(model: ModelFiles, option: str | None, *, generates: bool) -> PoolingConfig | None:
+def pooling_of(model: ModelFiles, option: str | None, *, needed: bool) -> PoolingConfig | None:
     """How vectors are made with this model; None: it was not loaded to make any.
 
-    option: the operator's choice in place of the model's.  generates: of a model without files of
-    sentence-transformers nothing is assumed then.  Raises ModelError for files that are damaged
-    or missing, UnsupportedError for a chain that is not Transformer, Pooling, Normalize.
+    option: the operator's choice in place of the model's.  needed: there is nothing else that the
+    model can be asked for; else nothing is assumed of one without files of sentence-transformers.
+    Raises ModelError for files that are damaged or missing, UnsupportedError for a chain that is
+    not Transformer, Pooling, Normalize.
     """
     if option is not None and option not in POOLINGS:
         raise ModelError(f"unknown pooling {option!r}", expected=", ".join(POOLINGS))
@@ -56,7 +57,7 @@ def pooling_of(model: ModelFiles, option: str | None, *, generates: bool) -> Poo
     own = read_pooling(model.root, chosen) if model.root.is_dir() else None
     if own is None and chosen is not None:
         return PoolingConfig(pooling=chosen, normalize=True)
-    if own is None and not generates:
+    if own is None and needed:
         raise ModelError(
             f"{model.name}: the model does not say how its hidden states become one vector",
             expected=f"{MODULES} and 1_Pooling/config.json, as sentence-transformers writes them",

@@ -2,15 +2,19 @@
 
 mean   sum[slot] of the hidden states so far
 cls    the first hidden state        last   nothing is kept
+
+A prompt whose class is asked for comes whole: who sees later tokens is given all of them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from framework.errors import IntegrityError
 from framework_torch.pooling.config import PoolingConfig
 from framework_torch.prepare import StepInputs
 
@@ -19,11 +23,16 @@ if TYPE_CHECKING:
     from framework.contracts.step import F32, AdmittedRequest, StepPlan
 
 
-class Pooler:
-    """config: where a request says nothing."""
+Classify = Callable[[torch.Tensor, bool], torch.Tensor]
+"""As `classify` of a model."""
 
-    def __init__(self, config: PoolingConfig) -> None:
-        self._config = config
+
+class Pooler:
+    """config: where a request says nothing; None: there are no embeddings.  classify: of the
+    model, or None.  The core lets nobody ask for what there is not."""
+
+    def __init__(self, config: PoolingConfig | None, classify: Classify | None = None) -> None:
+        self._config, self._classify = config, classify
         self._params: dict[int, PoolingParams] = {}
         self._kept: dict[int, torch.Tensor] = {}
 
@@ -52,19 +61,40 @@ class Pooler:
             params = self._params.get(slot)
             if params is None:
                 continue
-            state = self._take(slot, params, hidden[starts[index] : starts[index + 1]].float())
+            part, length = hidden[starts[index] : starts[index + 1]], int(inputs.lengths[index])
+            state = self._state(slot, params, part, length)
             row = int(inputs.rows[index])
             if plan.rows_to_pool is None or not plan.rows_to_pool[row]:
                 continue
-            vector = self._finished(state, params, int(inputs.lengths[index]))
+            vector = self._finished(state, params, length)
             if np.isfinite(vector).all():
                 vectors[row] = vector
             else:
-                errors[row] = "the model's hidden states are not finite: there is no embedding"
+                errors[row] = "the model's hidden states are not finite: there is nothing to give"
         return vectors, errors
 
+    def _state(
+        self, slot: int, params: PoolingParams, part: torch.Tensor, length: int
+    ) -> torch.Tensor:
+        if params.task != "classify":
+            return self._take(slot, params, part.float())
+        if self._classify is None or len(part) != length:
+            raise IntegrityError(
+                "a prompt cannot be classified",
+                expected="a model with classes, and the whole prompt in one step",
+                found=f"{len(part)} of {length} tokens",
+            )
+        return self._classify(part, params.use_activation is not False)
+
     def _kind(self, params: PoolingParams) -> str:
-        return self._config.pooling if params.pooling is None else params.pooling
+        if params.pooling is not None:
+            return params.pooling
+        return self._own().pooling
+
+    def _own(self) -> PoolingConfig:
+        if self._config is None:
+            raise IntegrityError("an embedding is wanted of a model that makes none")
+        return self._config
 
     def _take(self, slot: int, params: PoolingParams, part: torch.Tensor) -> torch.Tensor:
         """What there is of a prompt with the hidden states [n, H] of this step."""
@@ -80,9 +110,11 @@ class Pooler:
         return kept
 
     def _finished(self, state: torch.Tensor, params: PoolingParams, length: int) -> F32:
-        vector = state / length if self._kind(params) == "mean" else state
-        vector = vector[: params.dimensions]
-        if self._config.normalize if params.normalize is None else params.normalize:
-            vector = torch.nn.functional.normalize(vector, dim=0)
+        vector = state
+        if params.task == "embed":
+            vector = state / length if self._kind(params) == "mean" else state
+            vector = vector[: params.dimensions]
+            if self._own().normalize if params.normalize is None else params.normalize:
+                vector = torch.nn.functional.normalize(vector, dim=0)
         found: F32 = vector.cpu().numpy().astype(np.float32, copy=True)
         return found

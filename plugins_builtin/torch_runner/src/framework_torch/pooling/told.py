@@ -1,0 +1,32 @@
+"""What a runner tells of what its model makes of whole prompts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from framework.contracts.model import Model
+    from framework_torch.pooling.config import PoolingConfig
+
+
+def class_labels(model: Model) -> tuple[str, ...]:
+    """Names of the classes of a model with a head for them; () of any other."""
+    return tuple(getattr(model, "class_labels", ()))
+
+
+def features_of(pooling: PoolingConfig | None, labels: tuple[str, ...]) -> frozenset[str]:
+    """What such a runner declares."""
+    found = set[str]()
+    if pooling is not None or labels:
+        found.add("pooling")
+    if labels:
+        found.add("classification")
+    return frozenset(found)
+
+
+def hidden_size(model: Model) -> int:
+    """Numbers of the hidden state of a token."""
+    import torch
+
+    size = getattr(model, "hidden_size", None)
+    return int(size or model.embed(torch.zeros(1, dtype=torch.int64)).shape[-1])
