@@ -208,6 +208,7 @@ def healthy(server):
             assert time.monotonic() < end, "it answers nobody"
 
 
-def test_the_log_has_no_traceback(server):
-    """Runs last: of all that was sent to this server."""
+def test_the_log_has_no_traceback_and_no_advice_for_nothing(server):
+    """Runs last: of all that was sent to this server, and of what asked for a websocket."""
     assert not [line for line in server.lines if "Traceback" in line]
+    assert not [line for line in server.lines if "pip install" in line]

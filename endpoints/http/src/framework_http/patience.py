@@ -53,6 +53,10 @@ class PatientProtocol(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """No line for each: what asks for another protocol is answered in this one, and what
+        uvicorn would have installed for it changes nothing."""
+
     def _look(self) -> None:
         if self.conn.their_state not in _COMING or self.transport.is_closing():
             self._calm()
