@@ -68,3 +68,11 @@ def test_every_fault_is_found_and_told(fault):
 def test_an_owner_that_nobody_counted_is_found():
     with pytest.raises(IntegrityError, match="references of page 2"):
         made().check_integrity([*OWNERS, [2]])
+
+
+def test_the_smallest_pool_has_one_page_beside_the_null_page():
+    pool = PagePool(2)
+    assert pool.allocate(1) == [1]
+    pool.check_integrity([[1]])
+    with pytest.raises(ValueError, match="one more"):
+        PagePool(1)

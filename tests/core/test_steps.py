@@ -369,3 +369,36 @@ def test_for_fewer_pages_than_are_lacking_nobody_waits(engine):
     assert one.core.stats.preemptions == 1
     answers = one.run()
     assert [len(answers[name].tokens) for name in "ab"] == [1, 4]
+
+
+def test_who_is_in_line_again_after_a_preemption_can_be_aborted_there(engine):
+    one = engine(runner={"num_pages": 8}, max_num_batched_tokens=20)
+    for name in "abc":
+        one.add(name, [ord(name)] * 5, 14)
+    while not one.core.stats.preemptions:
+        one.step()
+    assert (one.core.stats.running, one.core.stats.waiting) == (2, 1)
+    one.core.abort(["c"])
+    one.core.check_integrity()
+    answers = one.run()
+    assert [answers[name].reason for name in "abc"] == ["length", "length", "abort"]
+
+
+def test_who_is_in_line_again_after_it_stood_aside_can_be_aborted_there(engine):
+    class Waits(SchedulerParticipant):
+        asked = 0
+
+        def admit(self, request):
+            self.asked += 1
+            return Wait("a while", lambda: True) if self.asked == 1 else READY
+
+    one = engine(participants={"w": Waits()}, max_num_seqs=1)
+    one.add("aside", [1], 3, extras={"w": b""})
+    one.add("runs", [2], 20)
+    one.step()
+    one.step()
+    assert (one.core.stats.running, one.core.stats.waiting_reasons) == (1, {})
+    one.core.abort(["aside"])
+    one.core.check_integrity()
+    answers = one.run()
+    assert (answers["aside"].reason, len(answers["runs"].tokens)) == ("abort", 20)
