@@ -28,6 +28,10 @@ setup(
                     "attend",
                     "linear",
                     "linear_amx",
+                    "linear_layout",
+                    "linear_multiply",
+                    "linear_rows",
+                    "linear_words",
                 )
             ],
             extra_compile_args=[

@@ -4,10 +4,14 @@
  */
 #include "vectors.h"
 
+/* Rows and vectors whose sums fill the registers.  VECTORS_OF_BLOCK: of LANES tokens. */
+enum { VECTORS_OF_BLOCK = LANES / SIMD };
 #if defined(PAGED_AVX512)
 enum { SCORE_ROWS = 8, VALUE_ROWS = 4, VALUE_VECTORS = 4 };
+#elif defined(PAGED_AVX2)
+enum { SCORE_ROWS = 6, VALUE_ROWS = 3, VALUE_VECTORS = 4 };
 #else
-enum { SCORE_ROWS = 4, VALUE_ROWS = 2, VALUE_VECTORS = 2 };
+enum { SCORE_ROWS = 3, VALUE_ROWS = 3, VALUE_VECTORS = 4 };
 #endif
 
 /* What one thread works with. */
@@ -63,16 +67,21 @@ INLINE int64_t place(const struct tile *tile, int32_t start, int values)
 INLINE void score(const float *queries, const char *keys, int64_t at, float *scores,
                   int32_t head_size, enum dtype dtype, int rows)
 {
-    vec sums[SCORE_ROWS];
+    vec sums[SCORE_ROWS][VECTORS_OF_BLOCK];
     for (int i = 0; i < rows; i++)
-        sums[i] = splat(0);
+        for (int j = 0; j < VECTORS_OF_BLOCK; j++)
+            sums[i][j] = splat(0);
     for (int32_t d = 0; d < head_size; d++) {
-        vec key = load(keys, at + (int64_t)d * LANES, dtype);
+        vec key[VECTORS_OF_BLOCK];
+        for (int j = 0; j < VECTORS_OF_BLOCK; j++)
+            key[j] = load(keys, at + (int64_t)d * LANES + j * SIMD, dtype);
         for (int i = 0; i < rows; i++)
-            sums[i] += queries[i * head_size + d] * key;
+            for (int j = 0; j < VECTORS_OF_BLOCK; j++)
+                sums[i][j] += queries[i * head_size + d] * key[j];
     }
     for (int i = 0; i < rows; i++)
-        store(scores + i * PART, sums[i]);
+        for (int j = 0; j < VECTORS_OF_BLOCK; j++)
+            store(scores + i * PART + j * SIMD, sums[i][j]);
 }
 
 INLINE void score_block(const struct tile *tile, struct space *space, int64_t at, float *scores,
@@ -89,12 +98,12 @@ INLINE void score_block(const struct tile *tile, struct space *space, int64_t at
         score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 1);
 }
 
-/* softcap, slopes and mask of the scores of one row and block. */
+/* softcap, slopes and mask of the scores of one row, of SIMD tokens from `start` on. */
 INLINE vec masked(const struct tile *tile, int32_t row, int32_t start, vec score)
 {
     const struct layer *layer = tile->layer;
     int32_t position = tile->task->position + row / tile->group;
-    veci at = start + (veci){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    veci at = start + counted();
     if (layer->softcap > 0)
         score = layer->softcap * hyperbolic_tangent(score / layer->softcap);
     if (layer->slopes != NULL)
@@ -103,20 +112,20 @@ INLINE vec masked(const struct tile *tile, int32_t row, int32_t start, vec score
     if (!tile->causal)
         return choose(at < tile->length, score, splat(-INFINITY));
     int32_t low = lowest(layer, position);
-    if (start + LANES - 1 <= position && low <= start)
+    if (start + SIMD - 1 <= position && low <= start)
         return score;
     veci seen = (at <= position) & ((at >= low) | (at < layer->sink_tokens));
     return choose(seen, score, splat(-INFINITY));
 }
 
-/* Scores of all blocks of a part become weights e^(score - most), with their sum. */
+/* Scores of all blocks of a part that are seen become weights e^(score - most), with their sum. */
 static void weigh(const struct tile *tile, struct space *space, const struct span *span)
 {
     for (int32_t row = 0; row < tile->rows; row++) {
         float *scores = space->scores + row * PART;
         vec most = splat(-INFINITY), total = splat(0);
-        for (int32_t start = span->start; start < span->stop; start += LANES) {
-            if (hidden_block(span, start))
+        for (int32_t start = span->start; start < span->stop; start += SIMD) {
+            if (hidden_block(span, start / LANES * LANES))
                 continue;
             float *block = scores + start - span->start;
             vec value = masked(tile, row, start, *(const loose_vec *)block);
@@ -125,8 +134,8 @@ static void weigh(const struct tile *tile, struct space *space, const struct spa
         }
         float top = space->part_most[row] = most_of(most);
         vec base = splat(top == -INFINITY ? 0 : top);
-        for (int32_t start = span->start; start < span->stop; start += LANES) {
-            if (hidden_block(span, start))
+        for (int32_t start = span->start; start < span->stop; start += SIMD) {
+            if (hidden_block(span, start / LANES * LANES))
                 continue;
             float *block = scores + start - span->start;
             vec weight = exponential(*(const loose_vec *)block - base);
@@ -144,16 +153,16 @@ INLINE void add_values(const struct tile *tile, const char *values, int64_t at, 
     vec kept[VALUE_ROWS][VALUE_VECTORS];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
-            kept[i][j] = *(const loose_vec *)(sums + i * size + j * LANES);
+            kept[i][j] = *(const loose_vec *)(sums + i * size + j * SIMD);
     for (int t = first; t < last; t++)
         for (int j = 0; j < vectors; j++) {
-            vec value = load(values, at + (int64_t)t * size + j * LANES, dtype);
+            vec value = load(values, at + (int64_t)t * size + j * SIMD, dtype);
             for (int i = 0; i < rows; i++)
                 kept[i][j] += weights[i * PART + t] * value;
         }
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < vectors; j++)
-            store(sums + i * size + j * LANES, kept[i][j]);
+            store(sums + i * size + j * SIMD, kept[i][j]);
 }
 
 /* All rows of a tile, for `vectors` vectors of V from dimension `d` on. */
@@ -181,9 +190,9 @@ INLINE void add_block(const struct tile *tile, struct space *space, const struct
     int first = start < span->low && start >= span->sinks ? span->low - start : 0;
     int last = span->stop - start < LANES ? span->stop - start : LANES;
     int32_t d = 0;
-    for (; d + VALUE_VECTORS * LANES <= size; d += VALUE_VECTORS * LANES)
+    for (; d + VALUE_VECTORS * SIMD <= size; d += VALUE_VECTORS * SIMD)
         add_columns(tile, space, at, weights, first, last, d, dtype, VALUE_VECTORS);
-    for (; d < size; d += LANES)
+    for (; d < size; d += SIMD)
         add_columns(tile, space, at, weights, first, last, d, dtype, 1);
 }
 
@@ -235,7 +244,7 @@ static void merge(float *most, float *total, float *sum, float part_most, float 
     float top = *most > part_most ? *most : part_most;
     float old = *most == top ? 1 : expf(*most - top), new = part_most == top ? 1 : expf(part_most - top);
     *total = *total * old + part_total * new;
-    for (int32_t d = 0; d < size; d += LANES)
+    for (int32_t d = 0; d < size; d += SIMD)
         store(sum + d, *(const loose_vec *)(sum + d) * old + *(const loose_vec *)(part + d) * new);
     *most = top;
 }
@@ -251,8 +260,13 @@ static void finish(const struct layer *layer, int32_t token, int32_t head, float
                    const float *sum)
 {
     int64_t at = ((int64_t)token * layer->heads + head) * layer->head_size_v;
-    for (int32_t d = 0; d < layer->head_size_v; d++)
-        put(layer->out, at + d, total > 0 || total != total ? sum[d] / total : 0, layer->dtype);
+    const float divisor = total > 0 || total != total ? total : INFINITY; /* none seen: zeros */
+    if (layer->dtype == FLOAT32)
+        for (int32_t d = 0; d < layer->head_size_v; d += SIMD)
+            store((float *)layer->out + at + d, *(const loose_vec *)(sum + d) / divisor);
+    else
+        for (int32_t d = 0; d < layer->head_size_v; d++)
+            put(layer->out, at + d, sum[d] / divisor, layer->dtype);
 }
 
 INLINE struct span span_of(const struct tile *tile, int32_t part)

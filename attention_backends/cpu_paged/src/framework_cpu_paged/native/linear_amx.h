@@ -342,8 +342,8 @@ INLINE void multiply_bytes(const struct product *product, int32_t panel, int32_t
         }
 }
 
-static void finish(const struct product *product, int32_t panel, int32_t panels,
-                              int32_t start, int32_t stop)
+static void finish(const struct product *product, int32_t panel, int32_t panels, int32_t start,
+                   int32_t stop)
 {
     const struct packed *packed = product->packed;
     if (packed->bias == NULL && product->more == NULL)

@@ -80,8 +80,7 @@ void free_packed(struct packed *packed)
 
 int64_t packed_bytes(const struct packed *packed)
 {
-    const int64_t element = packed->dtype == FLOAT32 ? 4 : packed->dtype == INT8 ? 1 : 2;
-    return (int64_t)packed->panels * packed->width * packed->depth * element;
+    return (int64_t)packed->panels * packed->width * packed->depth * element_bytes(packed->dtype);
 }
 
 struct shared {

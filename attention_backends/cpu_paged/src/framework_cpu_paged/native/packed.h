@@ -1,7 +1,6 @@
 /* Linear maps with packed weights, and what stands between them in a decoder.
  *
- * Weights [outputs, inputs] lie in panels of `width` outputs, a multiple of LANES that the
- * instruction set decides:
+ * Weights [outputs, inputs] lie in panels of `width` outputs, as the instruction set has it:
  *   panel [inputs][width]   the weights of one input for all outputs of the panel
  * The last panel is filled up with zeros.  The product of a row is one sum for each output, over
  * its inputs in their order, in float32; nothing else enters it.  So a row's result is equal bit
@@ -10,7 +9,7 @@
  * Weights of eight bits are whole numbers times a scale of their output, and become float32 again
  * where they are multiplied.
  *
- * What lies in tiles lies otherwise, see linear_amx.h.
+ * What lies in tiles, and eight bits with AVX2, lies otherwise: see linear_amx.h and linear_words.h.
  */
 #ifndef PACKED_H
 #define PACKED_H
@@ -79,6 +78,11 @@ void free_packed(struct packed *packed);
 void *take_weights(size_t bytes, struct piece **from);
 void give_weights_back(struct piece *from);
 int64_t packed_bytes(const struct packed *packed);
+/* Bytes of one weight. */
+static inline int64_t element_bytes(int32_t dtype)
+{
+    return dtype == FLOAT32 ? 4 : dtype == INT8 ? 1 : 2;
+}
 /* Whether bfloat16 holds all of them exactly. */
 int fits_bfloat16(const float *values, int64_t count);
 

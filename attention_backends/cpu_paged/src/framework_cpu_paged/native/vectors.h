@@ -1,5 +1,6 @@
-/* Vectors of LANES floats in the compiler's own notation, loads of each element type, exp.
+/* Vectors in the compiler's own notation, loads of each element type, exp.
  *
+ * A vector has SIMD floats, as many as a register: wider ones the compiler would keep in memory.
  * Included once for each instruction set, which the including file has chosen. */
 #ifndef VECTORS_H
 #define VECTORS_H
@@ -14,11 +15,19 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef int32_t veci __attribute__((vector_size(4 * LANES)));
-typedef uint16_t half_vec __attribute__((vector_size(2 * LANES)));
-typedef float loose_vec __attribute__((vector_size(4 * LANES), aligned(4)));
-typedef uint16_t loose_half_vec __attribute__((vector_size(2 * LANES), aligned(2)));
+#if defined(PAGED_AVX512)
+enum { SIMD = 16 };
+#elif defined(PAGED_AVX2)
+enum { SIMD = 8 };
+#else
+enum { SIMD = 4 };
+#endif
+_Static_assert(LANES % SIMD == 0, "a block of tokens is whole vectors");
+
+typedef float vec __attribute__((vector_size(4 * SIMD)));
+typedef int32_t veci __attribute__((vector_size(4 * SIMD)));
+typedef float loose_vec __attribute__((vector_size(4 * SIMD), aligned(4)));
+typedef uint16_t loose_half_vec __attribute__((vector_size(2 * SIMD), aligned(2)));
 
 INLINE vec splat(float value)
 {
@@ -28,6 +37,15 @@ INLINE vec splat(float value)
 INLINE vec choose(veci mask, vec yes, vec no)
 {
     return (vec)((mask & (veci)yes) | (~mask & (veci)no));
+}
+
+/* 0, 1, 2 ... */
+INLINE veci counted(void)
+{
+    veci numbers;
+    for (int i = 0; i < SIMD; i++)
+        numbers[i] = i;
+    return numbers;
 }
 
 INLINE float half_to_float(uint16_t bits)
@@ -106,15 +124,10 @@ INLINE vec load_half(const void *data)
 #if defined(PAGED_AVX512)
     return (vec)_mm512_cvtph_ps(_mm256_loadu_si256(data));
 #elif defined(PAGED_AVX2)
-    __m256 low = _mm256_cvtph_ps(_mm_loadu_si128(data));
-    __m256 high = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)data + 1));
-    vec both;
-    memcpy(&both, &low, 32);
-    memcpy((char *)&both + 32, &high, 32);
-    return both;
+    return (vec)_mm256_cvtph_ps(_mm_loadu_si128(data));
 #else
     vec both;
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < SIMD; i++)
         both[i] = half_to_float(((const uint16_t *)data)[i]);
     return both;
 #endif
@@ -127,7 +140,11 @@ INLINE vec load(const void *data, int64_t at, enum dtype dtype)
     const uint16_t *bits = (const uint16_t *)data + at;
     if (dtype == FLOAT16)
         return load_half(bits);
+#if defined(PAGED_AVX2) /* the compiler takes more steps */
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)bits)), 16);
+#else
     return (vec)(__builtin_convertvector(*(const loose_half_vec *)bits, veci) << 16);
+#endif
 }
 
 INLINE void store(float *data, vec value)
@@ -172,7 +189,7 @@ INLINE vec hyperbolic_tangent(vec x)
 INLINE float sum_of(vec x)
 {
     float sum = 0;
-    for (int width = LANES / 2; width > 0; width /= 2)
+    for (int width = SIMD / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++)
             x[i] = x[i] + x[i + width];
     sum = x[0];
@@ -182,7 +199,7 @@ INLINE float sum_of(vec x)
 INLINE float most_of(vec x)
 {
     float most = x[0];
-    for (int i = 1; i < LANES; i++)
+    for (int i = 1; i < SIMD; i++)
         most = x[i] > most ? x[i] : most;
     return most;
 }

@@ -1,0 +1,236 @@
+/* Products with packed weights.  Included by linear.h. */
+
+/* A block of a product: weights, of type `dtype`, of inputs [first, last) of panels from `panel` on,
+ * each `apart` numbers after the one before, for rows from `row` on. */
+struct block {
+    const void *weights;
+    int64_t apart;
+    int32_t panel, row, first, last;
+};
+
+INLINE vec weights_of(const struct packed *packed, const struct block *block, int32_t k, int panel,
+                      int j, int32_t dtype)
+{
+    const int64_t at = panel * block->apart + (int64_t)(k - block->first) * WIDTH + j * SIMD;
+    vec weight = load_weights(block->weights, at, dtype);
+    if (dtype == INT8) /* here, as times whole numbers sums might be infinite */
+        weight *= *(const loose_vec *)(packed->scales + (block->panel + panel) * WIDTH + j * SIMD);
+    return weight;
+}
+
+/* Sums of inputs [first, last) into sums. */
+INLINE void add_floats(const struct product *product, const struct block *block, int32_t dtype,
+                       int rows, int panels, vec sums[ROWS][MOST_PANELS * VECTORS])
+{
+    const float *x = product->x + block->row * product->x_stride;
+    for (int32_t k = block->first; k < block->last; k++) {
+        vec weight[MOST_PANELS * VECTORS];
+        for (int p = 0; p < panels; p++)
+            for (int j = 0; j < VECTORS; j++)
+                weight[p * VECTORS + j] = weights_of(product->packed, block, k, p, j, dtype);
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < panels * VECTORS; j++)
+                sums[i][j] += x[i * product->x_stride + k] * weight[j];
+    }
+}
+
+/* The sums of a block's `rows` rows and `panels` panels, into what out holds unless first is 0. */
+INLINE void add_inputs(const struct product *product, const struct block *block, int32_t dtype,
+                       int rows, int panels)
+{
+    const struct packed *packed = product->packed;
+    const int32_t column = block->panel * WIDTH - product->origin;
+    float *out = product->out + block->row * product->out_stride + column;
+    vec sums[ROWS][MOST_PANELS * VECTORS];
+#if defined(PAGED_AVX2)
+    if (in_words(dtype))
+        add_words(product, block->panel, block->row, rows, panels, sums);
+    else
+#endif
+    {
+        for (int i = 0; i < rows; i++)
+            for (int j = 0; j < panels * VECTORS; j++)
+                sums[i][j] = block->first == 0
+                                 ? splat(0)
+                                 : *(const loose_vec *)(out + i * product->out_stride + j * SIMD);
+        add_floats(product, block, dtype, rows, panels, sums);
+    }
+    const int ends = block->last == packed->inputs;
+    for (int i = 0; i < rows; i++)
+        for (int j = 0; j < panels * VECTORS; j++) {
+            vec sum = sums[i][j];
+            if (ends && packed->bias != NULL)
+                sum += *(const loose_vec *)(packed->bias + block->panel * WIDTH + j * SIMD);
+            if (ends && product->more != NULL)
+                sum += *(const loose_vec *)(product->more + (block->row + i) * product->more_stride +
+                                            column + j * SIMD);
+            store(out + i * product->out_stride + j * SIMD, sum);
+        }
+}
+
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        if (n <= ROWS)                                                                             \
+            add_inputs(product, &block, dtype, n <= ROWS ? n : 1, 1);                              \
+        break;
+
+/* Rows from block.row up to `stop`, in blocks of nearly one size. */
+INLINE void add_rows(const struct product *product, struct block block, int32_t stop, int32_t dtype)
+{
+    int32_t blocks = (stop - block.row + ROWS - 1) / ROWS;
+    for (; block.row < stop; blocks--) {
+        int32_t rows = (stop - block.row + blocks - 1) / blocks;
+        switch (rows) {
+            CASE(1)
+            CASE(2)
+            CASE(3)
+            CASE(4)
+            CASE(5)
+            CASE(6)
+            CASE(7)
+            CASE(8)
+            CASE(9)
+            CASE(10)
+            CASE(11)
+            CASE(12)
+        }
+        block.row += rows;
+    }
+}
+
+#undef CASE
+
+/* Not inlined: within a larger function the compiler keeps strides of rows in memory. */
+static __attribute__((noinline)) void SUFFIX(add_float_rows)(const struct product *product,
+                                                             struct block block, int32_t stop)
+{
+    add_rows(product, block, stop, FLOAT32);
+}
+
+/* Panels of few rows: all inputs at once, as each weight is read once. */
+INLINE void multiply_few(const struct product *product, int32_t first, int32_t last, int32_t row,
+                         int32_t dtype, int rows, int panels)
+{
+    const struct packed *packed = product->packed;
+    struct block block = {.apart = (int64_t)packed->inputs * WIDTH, .panel = first, .row = row,
+                          .last = packed->inputs};
+    for (; block.panel < last; block.panel += panels) {
+        block.weights = weights_at(packed, block.panel, 0);
+        if (block.panel + panels > last)
+            break;
+        add_inputs(product, &block, dtype, rows, panels);
+    }
+    for (; block.panel < last; block.panel++) {
+        block.weights = weights_at(packed, block.panel, 0);
+        add_inputs(product, &block, dtype, rows, 1);
+    }
+}
+
+/* One block of inputs for all rows.  Weights that several blocks of rows need become float32 once
+ * for all of them, where a register takes time to be filled with them. */
+INLINE void multiply_many(const struct product *product, struct block block, int32_t stop,
+                          int32_t dtype)
+{
+#if !defined(PAGED_AVX512)
+    if (dtype != FLOAT32 && !in_words(dtype) && stop - block.row > ROWS) {
+        _Alignas(64) float decoded[INPUTS * WIDTH];
+        for (int32_t k = block.first; k < block.last; k++)
+            for (int j = 0; j < VECTORS; j++)
+                store(decoded + (k - block.first) * WIDTH + j * SIMD,
+                      weights_of(product->packed, &block, k, 0, j, dtype));
+        block.weights = decoded;
+        SUFFIX(add_float_rows)(product, block, stop);
+        return;
+    }
+#endif
+    if (dtype == FLOAT32)
+        SUFFIX(add_float_rows)(product, block, stop);
+    else
+        add_rows(product, block, stop, dtype);
+}
+
+INLINE void multiply_as(const struct product *product, int32_t first, int32_t last, int32_t start,
+                        int32_t stop, int32_t dtype)
+{
+    const struct packed *packed = product->packed;
+    if (stop - start == 1) {
+        multiply_few(product, first, last, start, dtype, 1, MOST_PANELS);
+        return;
+    }
+    if (stop - start == 2) {
+        multiply_few(product, first, last, start, dtype, 2, 2);
+        return;
+    }
+    const int32_t blocks = in_words(dtype) ? 1 : (packed->inputs + INPUTS - 1) / INPUTS;
+    const int32_t size = (packed->inputs + blocks - 1) / blocks;
+    for (int32_t panel = first; panel < last; panel++)
+        for (int32_t k = 0; k < packed->inputs; k += size) {
+            struct block block = {.weights = weights_at(packed, panel, k), .panel = panel,
+                                  .row = start, .first = k, .last = k + size};
+            if (block.last > packed->inputs)
+                block.last = packed->inputs;
+            multiply_many(product, block, stop, dtype);
+        }
+}
+
+static void SUFFIX(multiply_whole)(const struct product *product, int32_t first, int32_t last,
+                                   int32_t start, int32_t stop)
+{
+#if defined(PACKED_AMX)
+    if (in_tiles(product->packed->dtype)) {
+        multiply_tiles(product, first, last, start, stop);
+        return;
+    }
+#endif
+    switch (product->packed->dtype) {
+    case INT8:
+        multiply_as(product, first, last, start, stop, INT8);
+        break;
+    case FLOAT32:
+        multiply_as(product, first, last, start, stop, FLOAT32);
+        break;
+    case BFLOAT16:
+        multiply_as(product, first, last, start, stop, BFLOAT16);
+        break;
+    default:
+        multiply_as(product, first, last, start, stop, FLOAT16);
+    }
+}
+
+/* The last panel, which holds outputs that are none, by way of a buffer. */
+static void SUFFIX(multiply_last)(const struct product *product, int32_t start, int32_t stop)
+{
+    const struct packed *packed = product->packed;
+    const int32_t panel = packed->panels - 1, output = panel * WIDTH;
+    const size_t bytes = sizeof(float) * (size_t)(packed->outputs - output);
+    float more[LAST_ROWS][WIDTH], out[LAST_ROWS][WIDTH];
+    struct product part = *product;
+    for (int32_t row = start; row < stop; row += LAST_ROWS) {
+        int32_t rows = stop - row < LAST_ROWS ? stop - row : LAST_ROWS;
+        part.x = product->x + row * product->x_stride;
+        part.prepared = product->prepared + row * product->prepared_stride;
+        part.origin = output;
+        part.out = &out[0][0];
+        part.out_stride = WIDTH;
+        if (product->more != NULL) {
+            memset(more, 0, sizeof more);
+            for (int32_t i = 0; i < rows; i++)
+                memcpy(more[i], product->more + (row + i) * product->more_stride + output, bytes);
+            part.more = &more[0][0];
+            part.more_stride = WIDTH;
+        }
+        SUFFIX(multiply_whole)(&part, panel, panel + 1, 0, rows);
+        for (int32_t i = 0; i < rows; i++)
+            memcpy(product->out + (row + i) * product->out_stride + output, out[i], bytes);
+    }
+}
+
+static void SUFFIX(multiply)(const struct product *product, int32_t first, int32_t last,
+                             int32_t start, int32_t stop)
+{
+    const struct packed *packed = product->packed;
+    const int partial = last == packed->panels && packed->outputs % WIDTH != 0;
+    SUFFIX(multiply_whole)(product, first, last - partial, start, stop);
+    if (partial)
+        SUFFIX(multiply_last)(product, start, stop);
+}
