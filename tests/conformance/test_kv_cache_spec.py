@@ -177,7 +177,7 @@ class DropsTheNewest(SlidingWindowManager):
         return 0, -(-computed // page_tokens)
 
 
-@breaks("SPEC-020", *RUNS)
+@breaks("SPEC-020", "SPEC-012", *RUNS)
 class NoneFarAhead(SlidingWindowManager):
     """Where it has no page to name it names an empty interval past those that are there."""
 
