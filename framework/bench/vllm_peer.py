@@ -6,9 +6,10 @@ which this project is not installed.
     vllm/bin/python vllm_peer.py MODEL [--requests 1,16] [--steps 200]
 
 MODEL is only read for its config.json.  For each number of requests one JSON line: requests,
-step_us, us_per_request_step, add_us.  As with ours, these are medians, of requests that are added
-after some others; random prompts are made before the clock starts, and what stands for the runner
-(one token for every row that is at the end of its prompt) is made while it stands still.
+step_us, us_per_request_step, add_us.  As with ours, these are medians of the processor's time that
+the thread used, and of requests that are added after some others; random prompts are made before
+the clock starts, and what stands for the runner (one token for every row that is at the end of its
+prompt) is made while it stands still.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import statistics
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import signature
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 VOCABULARY = 49_000
@@ -120,9 +121,9 @@ def adding(model: str, make: Any, requests: int) -> float:
     count = requests + ADDED_BEFORE
     scheduler, times = make_scheduler(model, count), []
     for number, prompt in enumerate(prompts_of(count)):
-        start = perf_counter()
+        start = thread_time()
         scheduler.add_request(make(str(number), prompt))
-        times.append(perf_counter() - start)
+        times.append(thread_time() - start)
     return statistics.median(times[ADDED_BEFORE:])
 
 
@@ -135,13 +136,13 @@ def measure(model: str, requests: int, steps: int) -> Mapping[str, float]:
         scheduler.add_request(make(str(number), prompt))
     decode: list[float] = []
     while len(decode) < steps:
-        start = perf_counter()
+        start = thread_time()
         plan = scheduler.schedule()
-        spent = perf_counter() - start
+        spent = thread_time() - start
         result = result_of(scheduler, plan)
-        start = perf_counter()
+        start = thread_time()
         scheduler.update_from_output(plan, result)
-        spent += perf_counter() - start
+        spent += thread_time() - start
         if plan.total_num_scheduled_tokens == len(plan.num_scheduled_tokens) == requests:
             decode.append(spent)
     step = statistics.median(decode)
