@@ -9,9 +9,10 @@ from pydantic import BaseModel, ValidationError
 
 from framework_http import scoring, tokens
 from framework_http.anthropic import fields as messages
-from framework_http.openai import chat, completions, embeddings, response_fields
+from framework_http.openai import chat, classes, completions, embeddings, response_fields
+from framework_http.openai.fields import MOST_TOOLS
 
-MODULES = (chat, completions, embeddings, messages, response_fields, scoring, tokens)
+MODULES = (chat, classes, completions, embeddings, messages, response_fields, scoring, tokens)
 MODELS = {
     model.__name__: model
     for module in MODULES
@@ -39,3 +40,27 @@ def test_of_millions_of_wrong_items_the_first_is_told(name):
     for field, odd in itertools.product(model.model_fields, ODD):
         for value in ([odd] * 300, [[odd] * 300], {str(n): odd for n in range(300)}):
             assert errors_of(model, {field: value}) <= MOST, (field, odd)
+
+
+WITH_TOOLS = {
+    "ChatFields": {"messages": [{"role": "user", "content": "a"}]},
+    "CountFields": {"messages": [{"role": "user", "content": "a"}]},
+    "MessageFields": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
+    "ResponseFields": {"input": "a"},
+}
+
+
+def test_every_request_that_takes_tools_is_looked_at_here():
+    assert {name for name, model in MODELS.items() if "tools" in model.model_fields} == set(
+        WITH_TOOLS
+    )
+
+
+@pytest.mark.parametrize("name", WITH_TOOLS)
+def test_more_tools_than_can_be_looked_at_in_a_moment_are_refused(name):
+    tool = {"type": "function", "name": "f", "function": {"name": "f"}, "input_schema": {}}
+    body = {"model": "echo", **WITH_TOOLS[name]}
+    MODELS[name].model_validate({**body, "tools": [tool] * MOST_TOOLS})
+    with pytest.raises(ValidationError, match=f"at most {MOST_TOOLS}") as caught:
+        MODELS[name].model_validate({**body, "tools": [tool] * 300_000})
+    assert [fault["loc"] for fault in caught.value.errors()] == [("tools",)]

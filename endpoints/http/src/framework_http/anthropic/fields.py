@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from framework.errors import InputError
-from framework_http.openai.fields import CommonFields, Items, Known, refuse
+from framework_http.openai.fields import CommonFields, Items, Known, Tools, refuse
 
 # What changes no answer here: the prefix cache needs no marks, and whoever serves is one place.
 _IGNORED = ("metadata", "service_tier", "cache_control", "inference_geo", "user_profile_id")
@@ -39,7 +39,7 @@ class CountFields(CommonFields):
         min_length=1, examples=[[{"role": "user", "content": "Hello"}]]
     )
     system: str | Items[dict[str, Any]] | None = None
-    tools: Items[dict[str, Any]] | None = None
+    tools: Tools | None = None
     tool_choice: ToolChoice | None = None
     thinking: Thinking | None = None
     chat_template_kwargs: dict[str, Any] | None = None

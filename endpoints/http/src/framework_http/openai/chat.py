@@ -15,7 +15,14 @@ from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
 from framework_http.openai import ask
-from framework_http.openai.fields import Fields, Items, ReasoningEffort, options_of, sampling_of
+from framework_http.openai.fields import (
+    Fields,
+    Items,
+    ReasoningEffort,
+    Tools,
+    options_of,
+    sampling_of,
+)
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
@@ -37,7 +44,7 @@ class ChatFields(Fields):
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: Items[dict[str, Any]] | None = None
+    tools: Tools | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     response_format: dict[str, Any] | None = None

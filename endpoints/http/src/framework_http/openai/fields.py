@@ -59,6 +59,9 @@ T = TypeVar("T")
 Items = Annotated[list[T], Field(fail_fast=True)]
 """Looked at up to the first that is wrong: each error takes a kilobyte, and a body has room for
 millions."""
+MOST_TOOLS = 4096
+Tools = Annotated[list[dict[str, Any]], Field(fail_fast=True, max_length=MOST_TOOLS)]
+"""Each is looked at on the event loop, where hundreds of thousands would keep others waiting."""
 Biases = Annotated[
     dict[str, Any],
     WithJsonSchema({"type": "object", "additionalProperties": {"type": "number"}}),

@@ -13,6 +13,7 @@ from framework_http.openai.fields import (
     Items,
     Known,
     ReasoningEffort,
+    Tools,
     refuse,
 )
 
@@ -61,7 +62,7 @@ class ResponseFields(CommonFields):
     instructions: str | None = None
     max_output_tokens: int | None = None
     top_logprobs: int | None = None
-    tools: Items[dict[str, Any]] | None = None
+    tools: Tools | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
