@@ -5,7 +5,7 @@
 #include "vectors.h"
 
 /* Rows and vectors whose sums fill the registers.  VECTORS_OF_BLOCK: of LANES tokens. */
-enum { VECTORS_OF_BLOCK = LANES / SIMD };
+enum { VECTORS_OF_BLOCK = LANES / SIMD, AHEAD = 1 };
 #if defined(PAGED_AVX512)
 enum { SCORE_ROWS = 8, VALUE_ROWS = 4, VALUE_VECTORS = 4 };
 #elif defined(PAGED_AVX2)
@@ -64,14 +64,25 @@ INLINE int64_t place(const struct tile *tile, int32_t start, int values)
     return at + (int64_t)offset * layer->head_size;
 }
 
-INLINE void score(const float *queries, const char *keys, int64_t at, float *scores,
-                  int32_t head_size, enum dtype dtype, int rows)
+/* A block of K or V that is read after this one, which the caches are asked for meanwhile: pages lie
+ * too far from one another for the processor to guess it.  Any address will do. */
+INLINE const char *ahead(const struct tile *tile, const struct span *span, int32_t start, int values)
 {
+    const int32_t next = start + AHEAD * LANES;
+    const int64_t bytes = tile->layer->cache_dtype == FLOAT32 ? 4 : 2;
+    return tile->layer->cache + bytes * place(tile, next < span->stop ? next : start, values);
+}
+
+INLINE void score(const float *queries, const char *keys, int64_t at, float *scores,
+                  int32_t head_size, enum dtype dtype, int rows, const char *next)
+{
+    const int bytes = dtype == FLOAT32 ? 4 : 2;
     vec sums[SCORE_ROWS][VECTORS_OF_BLOCK];
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < VECTORS_OF_BLOCK; j++)
             sums[i][j] = splat(0);
     for (int32_t d = 0; d < head_size; d++) {
+        __builtin_prefetch(next + (int64_t)d * LANES * bytes);
         vec key[VECTORS_OF_BLOCK];
         for (int j = 0; j < VECTORS_OF_BLOCK; j++)
             key[j] = load(keys, at + (int64_t)d * LANES + j * SIMD, dtype);
@@ -85,17 +96,19 @@ INLINE void score(const float *queries, const char *keys, int64_t at, float *sco
 }
 
 INLINE void score_block(const struct tile *tile, struct space *space, int64_t at, float *scores,
-                        enum dtype dtype)
+                        enum dtype dtype, const char *next)
 {
     const int32_t size = tile->layer->head_size;
     int32_t row = 0;
     for (; row + SCORE_ROWS <= tile->rows; row += SCORE_ROWS)
         score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype,
-              SCORE_ROWS);
+              SCORE_ROWS, next);
     for (; row + 3 <= tile->rows; row += 3)
-        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 3);
+        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 3,
+              next);
     for (; row < tile->rows; row++)
-        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 1);
+        score(space->queries + row * size, tile->layer->cache, at, scores + row * PART, size, dtype, 1,
+              next);
 }
 
 /* softcap, slopes and mask of the scores of one row, of SIMD tokens from `start` on. */
@@ -189,6 +202,10 @@ INLINE void add_block(const struct tile *tile, struct space *space, const struct
     /* Only tokens that are seen: the others may hold anything, and 0 times that is no number. */
     int first = start < span->low && start >= span->sinks ? span->low - start : 0;
     int last = span->stop - start < LANES ? span->stop - start : LANES;
+    const char *next = ahead(tile, span, start, 1);
+    const int64_t bytes = (int64_t)size * LANES * (dtype == FLOAT32 ? 4 : 2);
+    for (int64_t line = 0; line < bytes; line += 64)
+        __builtin_prefetch(next + line);
     int32_t d = 0;
     for (; d + VALUE_VECTORS * SIMD <= size; d += VALUE_VECTORS * SIMD)
         add_columns(tile, space, at, weights, first, last, d, dtype, VALUE_VECTORS);
@@ -203,7 +220,7 @@ INLINE void score_blocks(const struct tile *tile, struct space *space, const str
     for (int32_t start = span->start; start < span->stop; start += LANES)
         if (!hidden_block(span, start))
             score_block(tile, space, place(tile, start, 0), space->scores + start - span->start,
-                        dtype);
+                        dtype, ahead(tile, span, start, 0));
 }
 
 INLINE void add_blocks(const struct tile *tile, struct space *space, const struct span *span,
