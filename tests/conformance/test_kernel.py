@@ -134,6 +134,16 @@ class ServesTheLastUse(Changed):
         return replace(prepared, call=lambda x: self.last(x))
 
 
+@breaks("KERN-024")
+class KnowsUsesByTheirSizes(Changed):
+    def prepare(self, query, weights, constants):
+        known = self.__dict__.setdefault("known", {})
+        key = repr((query, constants))
+        if key not in known:
+            known[key] = super().prepare(query, weights, constants)
+        return known[key]
+
+
 @breaks("KERN-025", "KERN-105")
 class SaysThatItPacks(Changed):
     def answered(self, query, answer):
@@ -173,6 +183,13 @@ class TakesRowsForSideBySide(Changed):
 class ReturnsColumns(Changed):
     def computed(self, result, x, query):
         return result.transpose(-1, -2).contiguous().transpose(-1, -2)
+
+
+@breaks("KERN-030", *COMPUTES)
+class ComputesInItsOwnType(Changed):
+    def prepare(self, query, weights, constants):
+        torch.set_default_dtype(torch.bfloat16)
+        return super().prepare(query, weights, constants)
 
 
 @breaks("KERN-101", *COMPUTES)

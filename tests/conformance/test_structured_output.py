@@ -142,6 +142,20 @@ class LooseMask(Plain):
     wrap = OneMore
 
 
+class Narrows(Passing):
+    def fill_bitmask(self, row):
+        mask = np.zeros_like(row)
+        super().fill_bitmask(mask)
+        row &= mask
+
+
+@breaks("SOUT-028")
+class CountsOnOnes(Plain):
+    """Takes tokens away from what stands in the row."""
+
+    wrap = Narrows
+
+
 class Tires(Passing):
     refused = False
 

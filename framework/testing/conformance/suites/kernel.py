@@ -15,6 +15,7 @@ from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.kernel_base import Bound
 from framework.testing.conformance.suites.kernel_wishes import ROWS, KernelWishes
+from framework.testing.conformance.suites.place import bridge_to, changes, keeping_defaults
 from framework.testing.conformance.suites.queries import but, check_rejected
 
 
@@ -85,7 +86,9 @@ class KernelSuite(KernelWishes):
     def uses_keep_apart(self) -> None:
         for case in self.cases(3):
             own = self.new()
-            every = [self.bind(case, self.use(case), own) for _ in range(3)]
+            query = self.use(case)
+            # Two layers of a model have the same use, and other weights.
+            every = [self.bind(case, one, own) for one in (query, query, self.use(case))]
             for bound in (*every, *reversed(every)):
                 self._compute(bound, self.x(case, bound.query, 4))
 
@@ -165,6 +168,17 @@ class KernelSuite(KernelWishes):
             # Of tensors that know of no other way there is nothing to ask.
             whole = getattr(result, "is_contiguous", lambda: True)()
             expect(whole, "the result is a view in another order", found=tuple(result.shape))
+
+    @clause("KERN-030", "it changes no default of tensors", of=("prepare",))
+    def defaults_stay(self) -> None:
+        for case in self.cases(2):
+            query = self.use(case)
+            bridge = bridge_to(self.target.registry, query.tensor_api)
+            with keeping_defaults(bridge) as before:
+                bound = self.bind(case, query)
+                self.call(bound, self.x(case, query, 3))
+                changed = changes(before, bridge.defaults())
+            expect(not changed, "defaults of the process change", found="; ".join(changed))
 
     @clause("KERN-101", "linear: as near to the truth as it says", needs="linear", of=("prepare",))
     def linear_is_right(self) -> None:

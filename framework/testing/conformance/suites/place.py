@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import cast
 
 from framework.contracts.platform import DeviceFacts, Platform
@@ -20,6 +22,27 @@ def bridge_to(registry: PluginRegistry, api: str) -> TensorBridge:
     except PluginError as error:
         mend = f"; {error.mend}" if error.mend else ""
         raise NoDevice(f"there is no bridge to tensors of {api}: {error.message}{mend}") from error
+
+
+@contextmanager
+def keeping_defaults(bridge: TensorBridge) -> Iterator[Mapping[str, object]]:
+    """The defaults of the process, which are put back at the end."""
+    before = bridge.defaults()
+    try:
+        yield before
+    finally:
+        bridge.restore(before)
+
+
+def changes(
+    before: Mapping[str, object], after: Mapping[str, object], *, but: Collection[str] = ()
+) -> list[str]:
+    """What has changed of the defaults of the process, a sentence each."""
+    return [
+        f"{name}: {was!s:.40} became {after[name]!s:.40}"
+        for name, was in before.items()
+        if name not in but and after[name] != was
+    ]
 
 
 def ready_platforms(registry: PluginRegistry, name: str | None = None) -> list[DeviceFacts]:

@@ -11,7 +11,7 @@ from framework.contracts.platform import Detection
 from framework.plugins.kinds import KINDS
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
-from framework.testing.conformance.suites.place import bridge_to
+from framework.testing.conformance.suites.place import bridge_to, changes
 from framework.testing.conformance.suites.platform_memory import PlatformMemory
 
 
@@ -141,11 +141,7 @@ class PlatformSuite(PlatformMemory):
         own = self.ready()
         bridge_to(self.target.registry, self.tensor_api)
         found = self.prepare(own)
-        changed = [
-            f"{name}: {was!s:.40} became {found.after[name]!s:.40}"
-            for name, was in found.before.items()
-            if name != "threads" and found.after[name] != was
-        ]
+        changed = changes(found.before, found.after, but=("threads",))
         expect(not changed, "preparing changes defaults", found="; ".join(changed))
 
     @clause(

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 from framework.testing.conformance.outcomes import NoDevice
 from framework.testing.conformance.probe import IMPORT_BUDGET, Probe, probe_import
 from framework.testing.conformance.suite import Suite
-from framework.testing.conformance.suites.place import bridge_to
+from framework.testing.conformance.suites.place import bridge_to, keeping_defaults
 
 
 def detect(platform: Any) -> None:
@@ -69,10 +69,7 @@ class PlatformBase(Suite):
             bridge = bridge_to(self.target.registry, self.tensor_api)
         except NoDevice:  # what it says can be checked all the same
             return Preparation(platform.prepare(), {}, {})
-        kept = bridge.defaults()
-        try:
+        with keeping_defaults(bridge):
             bridge.restore(defaults)
             before = bridge.defaults()
             return Preparation(platform.prepare(), before, bridge.defaults())
-        finally:
-            bridge.restore(kept)

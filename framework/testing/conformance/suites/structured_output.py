@@ -2,75 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
 from framework.contracts.base import Supported
 from framework.contracts.structured_output import (
     STRUCTURES,
     WHITE_SPACE,
-    Grammar,
     Matcher,
-    StructuredOutput,
     StructureQuery,
 )
 from framework.contracts.structures import query_of
 from framework.errors import InputError, UnsupportedError
-from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
-from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.queries import but, check_newer, check_rejected
 from framework.testing.conformance.suites.structured_examples import (
     BROKEN,
-    EXAMPLES,
     SPECIAL,
     VOCABULARY,
-    Example,
+)
+from framework.testing.conformance.suites.structured_parts import (
+    StructuredOutputBase,
+    allowed,
+    takes,
+    tokens_of,
 )
 
 MATCH = ("compile", "load")
 
 
-def allowed(matcher: Matcher) -> set[int]:
-    """The tokens of its mask."""
-    row = np.full(VOCABULARY.words, 0xFFFFFFFF, np.uint32)
-    matcher.fill_bitmask(row)
-    return {
-        int(token) for token in np.flatnonzero(np.unpackbits(row.view(np.uint8), bitorder="little"))
-    }
-
-
-def takes(matcher: Matcher, text: str) -> int:
-    """How many bytes of a text it takes, one by one."""
-    data = text.encode()
-    return next((at for at, byte in enumerate(data) if not matcher.accept(byte)), len(data))
-
-
-class StructuredOutputSuite(Suite):
-    """walk: tokens of a random output."""
-
-    kind = "structured_output"
-    walk = 24
-
-    def served(self, plugin: StructuredOutput) -> Iterator[Example]:
-        """Examples that the plugin covers."""
-        found = [e for e in EXAMPLES if isinstance(plugin.answer(query_of(e.grammar)), Supported)]
-        expect(found, "it covers none of the examples of the kit", expected=", ".join(STRUCTURES))
-        yield from found
-
-    def matcher(self, plugin: StructuredOutput, grammar: Grammar) -> Matcher:
-        """A new one."""
-        return plugin.load(plugin.compile(grammar, VOCABULARY), VOCABULARY).matcher()
-
-    def walks(self, count: int) -> Iterator[tuple[Case, Example, Matcher]]:
-        """Random cases with a covered example."""
-        plugin = self.new()
-        covered = list(self.served(plugin))
-        for case in self.cases(count * len(covered)):
-            example = covered[case.index % len(covered)]
-            case.note(structure=example.grammar.structure, text=repr(example.grammar.text))
-            yield case, example, self.matcher(plugin, example.grammar)
+class StructuredOutputSuite(StructuredOutputBase):
+    """See `StructuredOutputBase` for what a subclass may set."""
 
     @clause("SOUT-001", "what it does not cover it rejects, by the field", of=("answer",))
     def what_is_not_covered_is_rejected(self) -> None:
@@ -154,6 +116,17 @@ class StructuredOutputSuite(Suite):
                 if not mask:
                     break
                 expect(matcher.accept(self.pick(case, mask)), "an allowed token is refused")
+
+    @clause("SOUT-028", "a mask is the same whatever stood in its row before", of=MATCH)
+    def masks_are_written_whole(self) -> None:
+        for case, _, matcher in self.walks(1):
+            while mask := allowed(matcher):
+                row = np.zeros(VOCABULARY.words, np.uint32)
+                matcher.fill_bitmask(row)
+                expect(tokens_of(row) == mask, "in a row of zeros it is another")
+                matcher.accept(self.pick(case, mask))
+                if case.rng.random() < 0.2:
+                    break
 
     @clause("SOUT-023", "a token that is refused changes nothing", of=MATCH)
     def refusals_change_nothing(self) -> None:
@@ -288,8 +261,3 @@ class StructuredOutputSuite(Suite):
     def _in_text(matcher: Matcher) -> bool:
         """Within a string, where letters are allowed as well."""
         return bool({ord("q"), ord("w")} <= allowed(matcher))
-
-    @staticmethod
-    def pick(case: Case, mask: set[int]) -> int:
-        """One of the tokens of a mask."""
-        return int(case.rng.choice(sorted(mask)))
