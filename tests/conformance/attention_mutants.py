@@ -123,6 +123,13 @@ class DoesNotWrite(Changed):
         cache.copy_(before)
 
 
+@breaks("ATTN-030", *PLAYS)
+class ScalesByTheSizeOfHeads(Changed):
+    def run(self, q, k, v, cache, metadata, params, out):
+        usual = replace(params, scale=q.shape[-1] ** -0.5)
+        super().run(q, k, v, cache, metadata, usual, out)
+
+
 @breaks("ATTN-031")
 class CannotCombine(Changed):
     def spoil(self, out, q, k, v, cache, metadata, params):

@@ -208,6 +208,15 @@ class Sorts(Runner):
         return replace(result, slots=np.sort(result.slots))
 
 
+@breaks("RUN-020")
+class CountsIn64Bits(Runner):
+    """As numpy does where nobody says otherwise."""
+
+    def finish(self, ticket, late):
+        result = super().finish(ticket, late)
+        return replace(result, token_ids=np.array(result.token_ids.tolist(), np.int64))
+
+
 @breaks("RUN-021")
 class SkipsEmptySteps(Runner):
     """Nothing to compute, nothing to do."""

@@ -277,7 +277,8 @@ class Stage:
         sinks = self.rounded(self.rng.normal(size=heads), "float32")
         slopes = self.rounded(self.rng.uniform(0.05, 0.6, size=heads), "float32")
         return Numbers(
-            scale=float(features.head_size) ** -0.5,
+            # Models have their own, which need not follow from the size of a head.
+            scale=float(features.head_size) ** -0.5 * float(self.rng.choice((0.7, 1.0, 1.3))),
             sinks=sinks if features.sinks else None,
             slopes=slopes if features.alibi else None,
         )

@@ -34,6 +34,9 @@ class RunnerSteps(RunnerLife):
                     mine, found = getattr(plan, name), getattr(result, name)
                     same = np.array_equal(mine, found)
                     expect(same, f"{name} is not echoed", expected=mine, found=found)
+                for name in ("slots", "generations", "token_offsets", "token_ids", "accepted"):
+                    dtype = np.asarray(getattr(result, name)).dtype
+                    expect(dtype == np.int32, f"{name} of another type", found=dtype)
                 offsets = result.token_offsets.tolist()
                 ordered = offsets == sorted(offsets) and offsets[:1] == [0]
                 fine = len(offsets) == 5 and ordered and offsets[-1] == len(result.token_ids)

@@ -43,6 +43,9 @@ class SpeculativeProposerSuite(ProposerBase):
         for case in self.cases(12):
             rows = [self.row(case, slot) for slot in (0, 3, 5)]
             self.ask(self.begun(rows), rows)
+            again = np.array([5, 6, 7, 8, 9, 10, 11, 12] * 6, np.int32)
+            few = [Row(slot, again[: len(again) - slot], 1) for slot in range(SLOTS)]
+            self.ask(self.begun(few), few)
             short = [Row(slot, row.tokens[:2], 1) for slot, row in enumerate(rows)]
             self.ask(self.begun(short), short)
 
