@@ -4,9 +4,9 @@ so that keywords and flags name a field without its section."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 from framework.contracts.kernel_sets import KernelSet
 from framework.contracts.pooling import Pooling
@@ -158,6 +158,30 @@ class SpeculationConfig(Section):
     speculative_config: dict[str, Any] = Field(default_factory=dict)
 
 
+class AdapterConfig(Section):
+    """enable_lora: requests may name LoRA adapters.  max_loras: different ones in one step.
+    max_lora_rank: of an adapter, the most.  max_cpu_loras: adapters in memory at one time; None:
+    16, or max_loras if that is more.  lora_modules: name -> folder, adapters that are loaded at
+    the start."""
+
+    enable_lora: bool = False
+    max_loras: int = Field(default=4, ge=1, le=4096)
+    max_lora_rank: int = Field(default=64, ge=1, le=4096)
+    max_cpu_loras: int | None = Field(default=None, ge=1)
+    lora_modules: dict[str, str] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.max_cpu_loras is not None and self.max_cpu_loras < self.max_loras:
+            raise ValueError(
+                f"max_cpu_loras must be max_loras or more, {self.max_loras}, as those of a step "
+                "are in memory"
+            )
+        if self.lora_modules and not self.enable_lora:
+            raise ValueError("lora_modules needs enable_lora")
+        return self
+
+
 class PluginConfig(Section):
     """plugins: {"kind:name": "module:attr"}, plugins without a distribution.
     plugin_options: {"kind.name.key": value} or {kind: {name: {key: value}}}.
@@ -213,4 +237,5 @@ class EngineConfig(Section):
     scheduler: SchedulerConfig = Field(default_factory=SchedulerConfig)
     execution: ExecutionConfig = Field(default_factory=ExecutionConfig)
     speculation: SpeculationConfig = Field(default_factory=SpeculationConfig)
+    adapters: AdapterConfig = Field(default_factory=AdapterConfig)
     plugin: PluginConfig = Field(default_factory=PluginConfig)

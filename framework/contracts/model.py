@@ -7,7 +7,7 @@ runner through the parameter table.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -68,6 +68,24 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterSite:
+    """A linear map that adapters may change.
+
+    parts: by the names that files of adapters use, which are those of the checkpoint without
+    ".weight": rows of the result, [start, end).  A fused map has several; two names of one module
+    are two entries with the same rows.  in_features, out_features: of the whole map.
+    wrap: from now on the map's result is change(x, result); x [T, in_features] and result
+    [T, out_features], whose rows are the tokens of the step in their order, and which the change
+    may overwrite.  It is called once, after kernels were chosen.
+    """
+
+    in_features: int
+    out_features: int
+    parts: Mapping[str, tuple[int, int]]
+    wrap: Callable[[Callable[[torch.Tensor, torch.Tensor], torch.Tensor]], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionLayer:
     """One attention layer: what it caches, and what its backend must be able to do."""
 
@@ -105,6 +123,9 @@ class Model(Protocol):
 
     A model may also have `operators() -> Mapping[str, OperatorSite]`, the operators that kernels
     shall compute for it (see `kernel.py`); without, no kernel is chosen for it.
+
+    A model may also have `adapter_sites() -> Mapping[str, AdapterSite]`, by names of its own, the
+    linear maps that adapters may change; without, the runner refuses adapters.
     """
 
     vocab_size: int

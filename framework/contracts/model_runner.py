@@ -28,6 +28,7 @@ from framework.contracts.step import (
 )
 
 if TYPE_CHECKING:
+    from framework.contracts.lora import AdapterLimits
     from framework.contracts.model_source import ModelFiles
     from framework.plugins.registry import PluginRegistry
 
@@ -49,6 +50,8 @@ class RunnerContext:
     request and step.  draft_model: files of the proposer's own model, or None.
     quantization: how weights are to be kept, see `framework.contracts.kernel.KernelQuery`, or None;
     a runner that does as asked declares the feature "quantization" and is refused with one if not.
+    adapters: how many adapters requests may name, and of which rank; None: none.  A runner that
+    serves them declares the feature "adapters" and is refused with limits if not.
     kernel_set: what the platform may prefer, see `framework.contracts.kernel_sets.KERNEL_SETS`.
     """
 
@@ -73,6 +76,7 @@ class RunnerContext:
     draft_model: ModelFiles | None = None
     kernel_set: KernelSet = "best"
     quantization: str | None = None
+    adapters: AdapterLimits | None = None
 
 
 class ModelRunner(Contract):
@@ -117,6 +121,14 @@ class ModelRunner(Contract):
         memory again, which loads the same weights, and leaves all slots and pages empty: the next
         plans may still release who was in a slot before.  A wake that raises changes nothing, and
         may come again; one that is awake has nothing to do.
+
+        adapters {"action": "load", "id": N, "root": FOLDER}: begin to read an adapter under a load
+        id that was never used before, or only for the same weights; {"action": "state", "id": N}:
+        what became of it; both tell "state", which is "absent", "loading", "ready" (then also
+        "digest", bytes that name what was read, "rank" and "num_bytes") or "failed" (then
+        "reason", a sentence).  {"action": "drop", "id": N}: forget it; requests in slots keep
+        what they entered with.  A request whose adapter is not ready is not computed: its rows
+        bring an error.  Adapters outlast a sleep.
 
         profile {"action": "begin"} and {"action": "end", "rows": R, "context": C}: the steps
         between them are watched, and slower for it.  The end tells "operators", a list of (name,

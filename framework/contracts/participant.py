@@ -42,9 +42,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from framework.contracts.base import Contract
+from framework.contracts.base import Contract, name_of
+from framework.errors import UnsupportedError
+from framework.shown import shown
 
 if TYPE_CHECKING:
+    from framework.contracts.lora import AdapterLimits
     from framework.contracts.sampling import SamplingParams
     from framework.contracts.step import LateInputs, StepPlan, StepResult
     from framework.contracts.tokenizer import Tokenizer
@@ -114,6 +117,9 @@ class EngineContext:
 
     registry: the plugins of this process.  choices: kind -> names that the operator chose.
     vocab_size: width of the logits; 0 in the front end, which begins before the core.
+    adapters: what the operator allows of adapters; None: there are none.  control: an operation of
+    the model runner, see `ModelRunner.control`, for the engine core's thread; None in the front
+    end.  Raises UnsupportedError for one that the runner does not declare.
     load_tokenizer: a new tokenizer, and the ids below vocab_size that end an output.  It takes a
     while, and may be called in a thread; tokenizers are not shared between threads.
     """
@@ -122,6 +128,8 @@ class EngineContext:
     choices: Mapping[str, tuple[str, ...]]
     load_tokenizer: Callable[[], tuple[Tokenizer, frozenset[int]]]
     vocab_size: int = 0
+    adapters: AdapterLimits | None = None
+    control: Callable[[str, Mapping[str, Any]], Mapping[str, Any]] | None = None
 
 
 class FrontHalf(Protocol):
@@ -150,11 +158,19 @@ class SchedulerParticipant(Contract):
     """Every method has a neutral default: override those that you need.
 
     examples: what requests may ask of it, as fields of SamplingParams, for users and for the
-    conformance kit.  Without them that is `extra_args` with an empty mapping under its name."""
+    conformance kit.  Without them that is `extra_args` with an empty mapping under its name.
+
+    serves_adapters: it attends the requests that name an adapter, and they are refused where no
+    participant does.  Their `extras` hold msgpack of {"root": folder, "pinned": bool} under its
+    name then, and `extra_args` with its name are refused; `input.adapter` is the load id, which
+    stands for the same weights always.  Its `control` has the operations "load" {"id", "root",
+    "pinned"} and "state" {"id"}, which answer as `ModelRunner.control` has them for adapters;
+    "unload" {"id"}, after which no request gets it; "pin" {"id", "pinned"}; and "list" {}."""
 
     kind: ClassVar[str] = "scheduler_participant"
     attends_all: ClassVar[bool] = False
     examples: ClassVar[Sequence[Mapping[str, Any]]] = ()
+    serves_adapters: ClassVar[bool] = False
 
     def front_half(self, context: EngineContext) -> FrontHalf | None:
         """In the front end, once: the half that reads requests there, if it has one."""
@@ -167,6 +183,14 @@ class SchedulerParticipant(Contract):
     def close(self) -> None:
         """The engine ends.  May be called twice, and without `start`."""
         return
+
+    def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A named operation for an operator, between steps; both ways numbers, texts, bytes, lists
+        and mappings.  Raises UnsupportedError for another name, InputError for what cannot be
+        done; no request is affected."""
+        raise UnsupportedError(
+            f"{name_of(self)} has no operation {shown(op):.40}", expected="none", found=shown(op)
+        )
 
     def admit(self, request: Request) -> Admission:
         """Asked before a waiting request gets pages; again after each wake, and again in later

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
+    from framework.engine.adapters import LoadedAdapter
     from framework.engine.outputs import RequestOutput
     from framework.engine.request_options import RequestOptions
     from framework.plugins.registry import PluginRegistry
@@ -60,6 +61,21 @@ class Administration(Protocol):
         machine.  Raises InputError."""
         ...
 
+    async def load_adapter(
+        self, name: str, path: str, *, pinned: bool = False, load_inplace: bool = False
+    ) -> None:
+        """Load a LoRA adapter from a folder of the engine's machine, so that requests may name it.
+        Raises InputError for one that cannot be used, UnsupportedError where none are served."""
+        ...
+
+    async def unload_adapter(self, name: str) -> None:
+        """Requests may name it no more.  Raises InputError for a name that is not loaded."""
+        ...
+
+    async def pin_adapter(self, name: str, pinned: bool = True) -> None:
+        """Whether it stays in memory while others make place.  Raises InputError."""
+        ...
+
     def settings(self) -> Mapping[str, Any]:
         """Every value of the configuration by "section.field", secrets hidden."""
         ...
@@ -69,7 +85,8 @@ class Administration(Protocol):
 class Service(Protocol):
     """One engine, for one event loop.
 
-    model_names: what clients may call the model, the first is its own.  max_model_len: most
+    model_names: what clients may call the model, the first is its own.  adapters: those that
+    `RequestOptions.adapter` may name.  max_model_len: most
     tokens of a sequence, prompt and output together.  last_stats: of the last step.
     tool_parser, reasoning_parser: those that the operator chose.  class_labels: names of the
     classes that the model tells prompts apart by, in their order; () of one that does not.
@@ -77,6 +94,8 @@ class Service(Protocol):
 
     @property
     def model_names(self) -> tuple[str, ...]: ...
+    @property
+    def adapters(self) -> Sequence[LoadedAdapter]: ...
     @property
     def max_model_len(self) -> int: ...
     @property

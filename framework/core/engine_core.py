@@ -14,6 +14,7 @@ from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
 from framework.core.kv.managers import BUILT_IN
+from framework.core.operated import Operated
 from framework.core.participants import ParticipantHub
 from framework.core.patience import Patience
 from framework.core.pinning import pin
@@ -80,11 +81,11 @@ class EngineCore:
         self._updater = Updater(self._state, clock, runner)
         self._patience = Patience(self._state, clock, config.participant_timeout)
         self._flight: deque[tuple[StepPlan, Ticket]] = deque()
-        self._arrivals = 0
-        self._pins = 0
+        self._arrivals = self._pins = 0
         self._dead: BaseException | None = None
         self._runner = runner
         self.profiling = Profiling(runner, info.control_ops)
+        self.operated = Operated(participants or {})
         self._sleeper = Sleeper(self._state, runner, info.control_ops, clock)
         self._landed: deque[EngineOutputs] = deque()
         with blaming(runner, "making the cache"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from framework.errors import InputError, UnsupportedError
+from framework.errors import InputError
 from framework.shown import shown
 
 
@@ -35,16 +35,6 @@ def conversations(messages: object) -> list[list[Mapping[str, Any]]]:
             raise _bad(inner)
         found.append(conversation)
     return found
-
-
-def refuse_adapter(lora_request: object) -> None:
-    """Raise UnsupportedError for an adapter."""
-    if lora_request is not None:
-        raise UnsupportedError(
-            "adapters are not supported by this release",
-            expected="lora_request=None",
-            found=shown(lora_request),
-        )
 
 
 def _listed(value: object) -> list[Any]:

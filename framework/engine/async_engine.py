@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from framework.contracts.stat_logger import Snapshot
     from framework.contracts.tokenizer import Tokenizer
     from framework.contracts.tool_parser import ToolParser
+    from framework.engine.adapters import AdapterDirectory
     from framework.engine.in_flight import InFlight
     from framework.engine.outputs import EmbeddingOutput, RequestOutput
     from framework.engine.prepared import PreparedRequest
@@ -90,6 +91,11 @@ class AsyncEngine(Administered):
             front.close()
             raise
         self._ready(front, keeper, started)
+        try:
+            await self._load_given()
+        except BaseException:
+            await self.shutdown()
+            raise
 
     def _ready(self, front: FrontEnd, keeper: CoreKeeper, started: Started) -> None:
         self._front, self._keeper = front, keeper
@@ -139,14 +145,6 @@ class AsyncEngine(Administered):
         """End all requests of this client id; those who wait for them get a last output with
         finish_reason "abort".  False if there is none."""
         return self._alive().abort(request_id)
-
-    async def check_integrity(self) -> None:
-        """Raises IntegrityError if any count of the engine is wrong.  For tests."""
-        await self._call("check_integrity")
-
-    async def stats(self) -> EngineStats:
-        """Running and waiting requests, pages, hits of the prefix cache, preemptions."""
-        return EngineStats(**await self._call("stats"))
 
     async def render_chat(
         self, messages: Sequence[Mapping[str, Any]], *, limited: bool = True, **options: Any
@@ -223,6 +221,11 @@ class AsyncEngine(Administered):
     def class_labels(self) -> tuple[str, ...]:
         """Names of the classes that the model tells prompts apart by; () of one that does not."""
         return self._front_end.able.class_labels
+
+    @property
+    def directory(self) -> AdapterDirectory:
+        """Adapters by name."""
+        return self._front_end.adapters
 
     @property
     def last_stats(self) -> EngineStats:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from framework.config.choices import check_frozen, open_registry
 from framework.engine.ability import Ability
+from framework.engine.adapters import AdapterDirectory, directory_of
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import build_events
@@ -27,12 +28,14 @@ from framework.engine.model_files import (
 from framework.engine.participants import (
     create_participants,
     front_halves,
+    runner_control,
     start_participants,
 )
 from framework.engine.refusals import (
     refuse_inert,
     refuse_no_folder,
     refuse_silent,
+    refuse_unadapted,
     refuse_unquantized,
     refuse_unsupported,
 )
@@ -72,6 +75,7 @@ class Engine:
     model: ModelFiles
     tokenizer: Tokenizer
     inputs: InputProcessor
+    adapters: AdapterDirectory
     client: InProcessClient
     notes: tuple[str, ...]
 
@@ -113,6 +117,7 @@ def build_engine(resolved: Resolved) -> Engine:
             processors = create_processors(registry, config)
             io_processors = create_io_processors(registry, config)
             participants = create_participants(registry, config)
+            adapters = directory_of(config, participants)
             # Made with the core; a wrong name is told before a model is looked for.
             registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
             if config.speculation.speculative_proposer is not None:
@@ -142,6 +147,7 @@ def build_engine(resolved: Resolved) -> Engine:
             logits_processors=processors,
             participants=participants,
             readers=front_halves(participants, registry, config, model),
+            adapters=adapters,
             able=Ability(
                 generates=core.info.generates,
                 embedding_size=core.info.embedding_size,
@@ -163,6 +169,7 @@ def build_engine(resolved: Resolved) -> Engine:
         model=model,
         tokenizer=tokenizer,
         inputs=inputs,
+        adapters=adapters,
         client=client,
         notes=notes,
     )
@@ -195,10 +202,12 @@ def build_core(
             refuse_inert(logits_processors, info, record.key)
             refuse_silent(context.proposer, info, record.key)
             refuse_unquantized(context.quantization, info, record.key)
+            refuse_unadapted(context.adapters, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)
         undo.callback(core.close)
-        start_participants(participants.values(), registry, config, model, core.vocab_size)
+        control = runner_control(executor, info)
+        start_participants(participants.values(), registry, config, model, core.vocab_size, control)
         undo.pop_all()
     registry.log_states()
     return core, (*registry.notes[told:], *info.notes, f"max_model_len {core.max_model_len}")

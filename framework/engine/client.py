@@ -16,6 +16,7 @@ from framework.errors import EngineDeadError, OverloadedError
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
     from framework.contracts.tokenizer import Tokenizer
+    from framework.core.operated import Operated
     from framework.core.profiling import Profiling
     from framework.engine.outputs import RequestOutput
     from framework.engine.prepared import PreparedRequest
@@ -43,6 +44,8 @@ class Core(Protocol):
     def sleeping(self) -> int: ...
     @property
     def profiling(self) -> Profiling: ...
+    @property
+    def operated(self) -> Operated: ...
     def close(self) -> None: ...
 
 
@@ -182,6 +185,11 @@ class InProcessClient:
         """See Profiling.stop."""
         self.check()
         return self.core.profiling.stop()
+
+    def control(self, name: str, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See Operated.control."""
+        self.check()
+        return self.core.operated.control(name, op, arguments)
 
     def close(self) -> None:
         """Give everything back.  May be called twice."""

@@ -16,6 +16,7 @@ from framework.config.proposals import propose
 from framework.contracts.sampling import OutputKind
 from framework.engine import recipe
 from framework.engine.ability import GENERATES, Ability
+from framework.engine.adapters import NO_ADAPTERS, AdapterDirectory, directory_of
 from framework.engine.build import (
     build_core,
     build_registry,
@@ -61,7 +62,8 @@ class FrontEnd:
     """Everything of an engine but its core.
 
     provenance: where each value of the configuration comes from.  notes: start-up lines.
-    halves: those of participants here, and what they read of requests (readers).
+    halves: those of participants here, and what they read of requests (readers).  adapters: by
+    name.
     tokenizer: for the event loop, which turns ids into text.  The threads have their own:
     tokenizers keep state while they work.  One more thread, which starts when it is needed, is for
     templates of clients: they may take long, and nobody else shall wait for them.
@@ -81,6 +83,7 @@ class FrontEnd:
     participants: tuple[str, ...]
     halves: Mapping[str, SchedulerParticipant] = field(default_factory=dict)
     readers: Mapping[str, FrontHalf] = field(default_factory=dict)
+    adapters: AdapterDirectory = NO_ADAPTERS
     tool_parser: ToolParser | None = None
     reasoning_parser: ReasoningParser | None = None
     able: Ability = GENERATES
@@ -211,6 +214,7 @@ class FrontEnd:
                 logits_processors=self.processors,
                 participants=self.participants,
                 readers=self.readers,
+                adapters=self.adapters,
                 numbers=self._numbers,
                 able=self.able,
             )
@@ -272,6 +276,7 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         participants=tuple(record.name for record in names),
         halves=halves,
         readers=readers,
+        adapters=directory_of(config, halves),
         tool_parser=cast("ToolParser | None", tools),
         reasoning_parser=cast("ReasoningParser | None", reasoning),
     )

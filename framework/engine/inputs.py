@@ -17,6 +17,7 @@ from framework.contracts.messages import EngineInput
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.ability import GENERATES, Ability
+from framework.engine.adapters import NO_ADAPTERS, AdapterDirectory
 from framework.engine.extras import encode_extras, read_extras
 from framework.engine.io import TEXT, IOProcessors, RequestReader
 from framework.engine.prepared import NOTHING_SAMPLED, Draft, PreparedRequest, fan_out
@@ -46,10 +47,10 @@ class InputProcessor:
     eos_ids: end-of-sequence ids of model and tokenizer.  seed: of the engine; requests
     without their own get one derived from it and their number.
     logits_processors: the active ones by name; each may refuse a request.
-    participants: names of the active ones; readers: their halves here.  numbers: for the ids of
-    requests, where several processors feed one engine.  Arguments in `SamplingParams.extra_args`
-    must be for one of these names.  io_processors: the active ones by name.  chat_template: in
-    place of the model's.  able: what the engine can be asked for.
+    participants: names of the active ones; readers: their halves here.  adapters: by name.
+    numbers: for the ids of requests, where several processors feed one engine.  Arguments in
+    `SamplingParams.extra_args` must be for one of these names.  io_processors: the active ones by
+    name.  chat_template: in place of the model's.  able: what the engine can be asked for.
 
     limit: how much text can fit.  reader: what the IO processors make of a request.
     """
@@ -66,6 +67,7 @@ class InputProcessor:
         seed: int = 0,
         logits_processors: Mapping[str, LogitsProcessor] | None = None,
         participants: Iterable[str] = (),
+        adapters: AdapterDirectory = NO_ADAPTERS,
         readers: Mapping[str, FrontHalf] | None = None,
         numbers: Iterator[int] | None = None,
         able: Ability = GENERATES,
@@ -83,13 +85,13 @@ class InputProcessor:
             chat_template=chat_template,
         )
         self._eos_ids = frozenset(eos_ids)
-        self._seed = seed & _UINT64
+        self._seed, self._adapters = seed & _UINT64, adapters
         self._processors = dict(logits_processors or {})
         self._readers = dict(readers or {})
         self._served = frozenset[str]().union(*(r.serves for r in self._readers.values()))
         # Who serves a field is asked by that field: what its halves tell each other is no argument.
         serving = {name for name, reader in self._readers.items() if reader.serves}
-        self._extras = frozenset({*self._processors, *participants}) - serving
+        self._extras = frozenset({*self._processors, *participants}) - serving - adapters.serving
         self._numbers = itertools.count() if numbers is None else numbers
 
     def process(
@@ -131,10 +133,11 @@ class InputProcessor:
         if kind is not None and isinstance(asked, SamplingParams) and asked.output_kind is not kind:
             asked = asked.replace(output_kind=kind)
         # All are looked at before one takes a number.
+        adapter = self._adapters.named(options.adapter)
         make = self._pooled if isinstance(asked, PoolingParams) else self._sampled
         drafts = of_each(reading.prompts, lambda prompt: make(prompt, asked))
         return reading, [
-            self._prepared(draft, prompt, options, arrival)
+            self._prepared(draft, prompt, options, arrival, adapter)
             for prompt, draft in zip(reading.prompts, drafts, strict=True)
         ]
 
@@ -155,7 +158,12 @@ class InputProcessor:
         return Draft(sampling=NOTHING_SAMPLED, pooling=params, max_total=len(ids))
 
     def _prepared(
-        self, draft: Draft, prompt: EnginePrompt, options: RequestOptions, arrival: float
+        self,
+        draft: Draft,
+        prompt: EnginePrompt,
+        options: RequestOptions,
+        arrival: float,
+        adapter: tuple[int | None, Mapping[str, bytes]],
     ) -> PreparedRequest:
         """Nothing can be wrong any more: a number that is taken is used."""
         number, sampling = next(self._numbers), draft.sampling
@@ -174,7 +182,8 @@ class InputProcessor:
             deadline=options.deadline,
             salt=prompt.salt,
             trace_headers=options.trace_headers,
-            extras=draft.extras,
+            adapter=adapter[0],
+            extras={**draft.extras, **adapter[1]},
         )
         return PreparedRequest(
             request_id=first.request_id,
@@ -185,6 +194,7 @@ class InputProcessor:
             inputs=fan_out(first),
             eos_ids=frozenset() if sampling.ignore_eos else self._eos_ids,
             arrival_time=arrival,
+            adapter=options.adapter,
         )
 
     def _checked(self, params: object) -> Params:

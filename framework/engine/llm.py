@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack
 
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
-from framework.engine.arguments import conversations, per_prompt, refuse_adapter
+from framework.engine.arguments import conversations, per_prompt
 from framework.engine.build import build_engine
 from framework.engine.defaults import default_sampling
 from framework.engine.io import CHAT, EMBEDDING
@@ -59,6 +59,12 @@ class LLM(OperatedLLM):
         self._engine = build_engine(resolved)
         self.config = self._engine.config
         self.provenance = self._engine.provenance
+        try:
+            for name, path in self.config.adapters.lora_modules.items():
+                self.load_adapter(name, path)
+        except BaseException:
+            self.close()
+            raise
 
     def generate(
         self,
@@ -67,24 +73,24 @@ class LLM(OperatedLLM):
         *,
         priority: int | Sequence[int] | None = None,
         use_tqdm: bool = True,
-        lora_request: object | None = None,
+        lora_request: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
         """One output per prompt, in the order of the prompts.
 
         sampling_params: one for all, one per prompt, or None for those that the model
         recommends; their output_kind is taken as FINAL_ONLY.  priority: lower first, one for
         all or one per prompt; heeded by the policy "priority".  use_tqdm: show progress on a
-        terminal.
+        terminal.  lora_request: the name of a loaded adapter, see `load_adapter`, one for all or
+        one per prompt; None: the model as it is.
 
         An invalid prompt or parameter raises InputError (UnsupportedError for what this
         engine cannot do) before anything of this call runs.  A request that fails in the
         engine does not raise: its outputs have finish_reason "error" and the sentence in
         stop_reason; the others go on.  Ctrl-C ends the requests of this call.
         """
-        refuse_adapter(lora_request)
         items = split_prompts(prompts)
         with self._lock:
-            requests = self._prepare(items, sampling_params, priority)
+            requests = self._prepare(items, sampling_params, priority, lora_request)
             return run_all(self._engine.client, requests, show=use_tqdm)
 
     def chat(
@@ -100,10 +106,9 @@ class LLM(OperatedLLM):
         continue_final_message: bool = False,
         priority: int | Sequence[int] | None = None,
         use_tqdm: bool = True,
-        lora_request: object | None = None,
+        lora_request: str | Sequence[str | None] | None = None,
     ) -> list[RequestOutput]:
         """Answer one conversation or several; see `generate` and `render_chat`."""
-        refuse_adapter(lora_request)
         with self._lock:
             self._engine.inputs.able.check_generating()
             found = conversations(messages)
@@ -121,7 +126,7 @@ class LLM(OperatedLLM):
                 )
                 for conversation, one in zip(found, params, strict=True)
             ]
-            requests = self._prepare(prompts, params, priority)
+            requests = self._prepare(prompts, params, priority, lora_request)
             return run_all(self._engine.client, requests, show=use_tqdm)
 
     def stream(
@@ -130,6 +135,7 @@ class LLM(OperatedLLM):
         sampling_params: SamplingParams | None = None,
         *,
         priority: int = 0,
+        lora_request: str | None = None,
     ) -> Generator[RequestOutput, None, None]:
         """Outputs of one prompt as they come, each with what is new (OutputKind.DELTA).
 
@@ -140,7 +146,8 @@ class LLM(OperatedLLM):
             self._engine.client.check()
             if sampling_params is None:
                 sampling_params = self.get_default_sampling_params()
-            request = self._prepare_one(prompt, sampling_params, priority, OutputKind.DELTA)
+            options = RequestOptions(priority=priority, adapter=lora_request)
+            request = self._prepare_one(prompt, sampling_params, options, OutputKind.DELTA)
         return self._stream(request)
 
     def render_chat(
@@ -161,14 +168,19 @@ class LLM(OperatedLLM):
             return reading.prompts[0].as_mapping()
 
     def ask(
-        self, name: str, request: object, params: Params | None = None, *, priority: int = 0
+        self,
+        name: str,
+        request: object,
+        params: Params | None = None,
+        *,
+        priority: int = 0,
+        lora_request: str | None = None,
     ) -> Any:
-        """What the IO processor `name` answers to a request; it says what a request is.
-
-        params: None: the usual ones of its task.  Raises as `generate` does.
-        """
+        """What the IO processor `name` answers to a request; it says what a request is.  params:
+        None: the usual ones of its task.  Raises as `generate` does."""
         with self._lock:
-            inputs, options = self._engine.inputs, RequestOptions(priority=priority)
+            inputs = self._engine.inputs
+            options = RequestOptions(priority=priority, adapter=lora_request)
             if params is None:
                 params = self._usual_params(inputs.reader.task(name))
             kind = OutputKind.FINAL_ONLY
@@ -217,6 +229,7 @@ class LLM(OperatedLLM):
         pooling_params: PoolingParams | None = None,
         *,
         priority: int = 0,
+        lora_request: str | None = None,
     ) -> list[EmbeddingOutput]:
         """A vector for each prompt, in the order of the prompts.
 
@@ -229,6 +242,7 @@ class LLM(OperatedLLM):
             prompts,
             PoolingParams() if pooling_params is None else pooling_params,
             priority=priority,
+            lora_request=lora_request,
         )
         return found
 
@@ -257,16 +271,20 @@ class LLM(OperatedLLM):
         return per_prompt(sampling_params, count, "sampling_params")
 
     def _prepare(
-        self, prompts: Sequence[object], sampling_params: object, priority: object
+        self,
+        prompts: Sequence[object],
+        sampling_params: object,
+        priority: object,
+        lora_request: object,
     ) -> list[PreparedRequest]:
         params = self._per_prompt(sampling_params, len(prompts))
         priorities = per_prompt(0 if priority is None else priority, len(prompts), "priority")
+        adapters = per_prompt(lora_request, len(prompts), "lora_request")
         requests = []
         for number, prompt in enumerate(prompts):
             try:
-                request = self._prepare_one(
-                    prompt, params[number], priorities[number], OutputKind.FINAL_ONLY
-                )
+                options = RequestOptions(priority=priorities[number], adapter=adapters[number])
+                request = self._prepare_one(prompt, params[number], options, OutputKind.FINAL_ONLY)
             except InputError as error:
                 if len(prompts) > 1:
                     raise error.within(f"prompt {number}") from None
@@ -275,11 +293,10 @@ class LLM(OperatedLLM):
         return requests
 
     def _prepare_one(
-        self, prompt: object, params: object, priority: object, kind: OutputKind
+        self, prompt: object, params: object, options: RequestOptions, kind: OutputKind
     ) -> PreparedRequest:
         if isinstance(params, SamplingParams) and params.output_kind is not kind:
             params = params.replace(output_kind=kind)
-        options = RequestOptions(priority=cast("int", priority))  # which checks it
         return self._engine.inputs.process(prompt, params, options)
 
     def _stream(self, request: PreparedRequest) -> Generator[RequestOutput, None, None]:

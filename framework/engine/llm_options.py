@@ -66,6 +66,11 @@ class LLMOptions(TypedDict, total=False):
     num_speculative_tokens: int
     speculative_model: str | os.PathLike[str] | None
     speculative_config: Mapping[str, Any]
+    enable_lora: bool
+    max_loras: int
+    max_lora_rank: int
+    max_cpu_loras: int | None
+    lora_modules: Mapping[str, str]
     plugins: Mapping[str, str]
     plugin_options: Mapping[str, Any]
     logits_processors: Sequence[str]

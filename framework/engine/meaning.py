@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from framework.contracts.lora import AdapterLimits
 from framework.contracts.model_runner import RunnerContext
 
 if TYPE_CHECKING:
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from framework.contracts.model_source import ModelFiles
     from framework.core.config import CoreConfig
     from framework.plugins.registry import PluginRegistry
+
+USUALLY_KEPT = 16
+"""Adapters in memory, where the operator does not say."""
 
 
 def runner_context(
@@ -49,6 +53,20 @@ def runner_context(
         proposer=config.speculation.speculative_proposer,
         max_drafts=most_drafts(config),
         draft_model=draft_model,
+        adapters=adapter_limits(config),
+    )
+
+
+def adapter_limits(config: EngineConfig) -> AdapterLimits | None:
+    """What the operator allows of adapters; None: nothing."""
+    adapters = config.adapters
+    if not adapters.enable_lora:
+        return None
+    kept = adapters.max_cpu_loras
+    return AdapterLimits(
+        in_step=adapters.max_loras,
+        kept=max(USUALLY_KEPT, adapters.max_loras) if kept is None else kept,
+        rank=adapters.max_lora_rank,
     )
 
 

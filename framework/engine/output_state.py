@@ -223,6 +223,7 @@ class RequestState:
             finished=self.finished,
             num_cached_tokens=self.num_cached or 0,
             pooled=self.pooled,
+            lora_request=self.request.adapter,
             metrics=RequestMetrics(
                 arrival_time=self.request.arrival_time,
                 first_token_time=self.first_token_time,

@@ -4,7 +4,7 @@ the ids of the prompt, which the deltas of one stream have in common."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -87,8 +87,8 @@ class RequestOutput:
     the first; with OutputKind.DELTA only in one output, the first after all are known.
     finished: all outputs are.  pooled: the vector of a request for one, float32 [D], once it is
     finished; its only output is empty.
-    num_cached_tokens: prompt tokens that came from the prefix cache.  lora_request: None,
-    adapters are not served yet.
+    num_cached_tokens: prompt tokens that came from the prefix cache.  lora_request: name of the
+    adapter, or None.
     """
 
     request_id: str
@@ -100,7 +100,7 @@ class RequestOutput:
     num_cached_tokens: int = 0
     metrics: RequestMetrics | None = None
     pooled: npt.NDArray[np.float32] | None = None
-    lora_request: None = field(default=None, repr=False)
+    lora_request: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

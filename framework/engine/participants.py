@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, cast
 
 from framework.config.choices import choices_of
 from framework.contracts.participant import EngineContext, FrontHalf
 from framework.engine.ends import end_of_sequence_ids
+from framework.engine.meaning import adapter_limits
 from framework.engine.model_files import load_tokenizer
+from framework.errors import UnsupportedError
 from framework.plugins.blame import blaming
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
+    from framework.contracts.executor import Executor
     from framework.contracts.model_source import ModelFiles
     from framework.contracts.participant import SchedulerParticipant
+    from framework.contracts.step import RunnerInfo
     from framework.contracts.tokenizer import Tokenizer
     from framework.plugins.registry import PluginRegistry
+
+RunnerControl = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
 
 
 def create_participants(
@@ -33,9 +39,11 @@ def start_participants(
     config: EngineConfig,
     model: ModelFiles,
     vocab_size: int,
+    control: RunnerControl,
 ) -> None:
-    """Tell the halves in the engine core of their engine.  Raises what they raise."""
-    context = _context(registry, config, model, vocab_size)
+    """Tell the halves in the engine core of their engine.  control: of the model runner.  Raises
+    what they raise."""
+    context = _context(registry, config, model, vocab_size, control)
     for participant in participants:
         with blaming(participant, "starting"):
             participant.start(context)
@@ -59,7 +67,11 @@ def front_halves(
 
 
 def _context(
-    registry: PluginRegistry, config: EngineConfig, model: ModelFiles, vocab_size: int = 0
+    registry: PluginRegistry,
+    config: EngineConfig,
+    model: ModelFiles,
+    vocab_size: int = 0,
+    control: RunnerControl | None = None,
 ) -> EngineContext:
     def load() -> tuple[Tokenizer, frozenset[int]]:
         tokenizer = load_tokenizer(registry, config.model, model)
@@ -71,4 +83,22 @@ def _context(
         choices=choices_of(config),
         load_tokenizer=load,
         vocab_size=vocab_size,
+        adapters=adapter_limits(config),
+        control=control,
     )
+
+
+def runner_control(executor: Executor, info: RunnerInfo) -> RunnerControl:
+    """Operations of a loaded model runner, those that it declares."""
+
+    def control(op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        if op not in info.control_ops:
+            raise UnsupportedError(
+                f"the model runner has no operation {op!r}",
+                expected=f"one of {', '.join(sorted(info.control_ops)) or 'none'}",
+                found=op,
+            )
+        with blaming(executor, f"doing {op!r}"):
+            return executor.control(op, arguments)
+
+    return control

@@ -34,7 +34,7 @@ class PreparedRequest:
 
     request_id: unique in this engine.  client_id: what the client calls it.
     prompt: its text, if text was given.  inputs: one per output, in order of index.
-    eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.
+    eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.  adapter: its name.
     arrival_time: Unix time, seconds.
     """
 
@@ -46,6 +46,7 @@ class PreparedRequest:
     inputs: tuple[EngineInput, ...]
     eos_ids: frozenset[int]
     arrival_time: float
+    adapter: str | None = None
 
 
 def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:

@@ -9,6 +9,7 @@ from framework.errors import ConfigError, UnsupportedError
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
+    from framework.contracts.lora import AdapterLimits
     from framework.contracts.step import RunnerInfo
 
 
@@ -58,6 +59,18 @@ def refuse_unquantized(quantization: str | None, info: RunnerInfo, executor: str
             expected="the feature 'quantization'",
             found=", ".join(sorted(info.features)) or "no features",
             mend="leave quantization out, or choose an executor and a model runner that declare it",
+        )
+
+
+def refuse_unadapted(adapters: AdapterLimits | None, info: RunnerInfo, executor: str) -> None:
+    """A runner that knows of no adapters would compute the model as it is, without a word."""
+    if adapters is not None and "adapters" not in info.features:
+        raise UnsupportedError(
+            f"adapters would change nothing: the model runner behind {executor} does not declare "
+            "that it serves them",
+            expected="the feature 'adapters'",
+            found=", ".join(sorted(info.features)) or "no features",
+            mend="leave enable_lora out, or choose an executor and a model runner that declare it",
         )
 
 

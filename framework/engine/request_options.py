@@ -17,7 +17,7 @@ class RequestOptions:
     """request_id: what the client calls it; None: the engine's own number.  priority: lower
     first, heeded by the policy "priority".  tenant: whose request it is, heeded by the policy
     "fair".  deadline: seconds from now after which it is given up; None: none.
-    trace_headers: of the caller's trace.
+    trace_headers: of the caller's trace.  adapter: name of a loaded one; None: the model as it is.
 
     Raises InputError that names the field.
     """
@@ -27,6 +27,7 @@ class RequestOptions:
     tenant: str = ""
     deadline: float | None = None
     trace_headers: Mapping[str, str] = field(default_factory=dict)
+    adapter: str | None = None
 
     def __post_init__(self) -> None:
         number = isinstance(self.priority, int) and not isinstance(self.priority, bool)
@@ -36,6 +37,8 @@ class RequestOptions:
         for name, text in (("tenant", self.tenant), ("request_id", named)):
             if not isinstance(text, str) or not is_whole(text):
                 raise _bad(name, "a string, without lone surrogates", text)
+        if self.adapter is not None and not isinstance(self.adapter, str):
+            raise _bad("lora_request", "the name of a loaded adapter, a string", self.adapter)
         if self.deadline is not None and not _seconds(self.deadline):
             raise _bad("deadline", "seconds from now, a finite number above 0", self.deadline)
 

@@ -176,7 +176,7 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
         version="1.1",
     ),
-    _row("lora", None, {E, W}, ONE),
+    _row("lora", "lora:AdapterFormat", {W}, MANY),
     _row(
         "logits_processor",
         "logits_processor:LogitsProcessor",
@@ -196,8 +196,8 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
         version="1.2",
     ),
-    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.4"),
-    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.4"),
+    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.5"),
+    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.5"),
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE, stable=True),
     _row(
         "reasoning_parser",

@@ -177,8 +177,10 @@ def test_a_temperature_out_of_range_names_itself(value):
         SamplingParams(temperature=value)
 
 
-def test_adapters_are_refused(llm):
-    with pytest.raises(UnsupportedError, match="adapters"):
+def test_adapters_are_refused_unless_they_were_allowed(llm):
+    with pytest.raises(UnsupportedError, match="enable_lora"):
+        llm.generate("a", LONG, lora_request="mine")
+    with pytest.raises(InputError, match="lora_request"):
         llm.generate("a", LONG, lora_request=object())
 
 

@@ -15,7 +15,7 @@ OPTION = "--plugin-option=endpoint.administration"
 POST = (
     *("/sleep", "/wake_up", "/pause", "/resume", "/reset_prefix_cache"),
     *("/start_profile", "/stop_profile"),
-    *("/v1/load_lora_adapter", "/v1/unload_lora_adapter"),
+    *("/v1/load_lora_adapter", "/v1/unload_lora_adapter", "/v1/pin_lora_adapter"),
 )
 GET = ("/is_sleeping", "/server_info")
 SECONDS = 60
@@ -142,11 +142,12 @@ def test_server_info_shows_settings_and_no_secret(operator):
     assert "client" not in response.text
 
 
-@pytest.mark.parametrize("path", POST[-2:])
-def test_adapters_are_told_to_need_a_plugin(operator, path):
-    response = operator.post(path, json={"lora_name": "a", "lora_path": "b"})
+@pytest.mark.parametrize("path", POST[-3:])
+def test_where_no_adapters_are_served_that_is_told(operator, path):
+    asked = {"lora_name": "a", **({"lora_path": "b"} if "/load" in path else {})}
+    response = operator.post(path, json=asked)
     assert response.status_code == 400
-    assert "no LoRA plugin" in response.json()["error"]["message"]
+    assert "enable_lora" in response.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("key", [None, ""])

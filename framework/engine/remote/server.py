@@ -55,6 +55,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "sleeping": lambda core: core.sleeping,
     "start_profile": lambda core: core.profiling.start(),
     "stop_profile": lambda core: core.profiling.stop(),
+    "control": lambda core, **asked: core.operated.control(**asked),
     "pause": lambda core: core.pause(),
     "resume": lambda core: core.resume(),
     "pin_prefix": lambda core, **given: core.pin_prefix(**given),

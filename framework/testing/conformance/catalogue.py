@@ -18,6 +18,7 @@ SUITES: dict[str, str] = {
     "kernel": f"{_SUITES}.kernel:KernelSuite",
     "kv_cache_spec": f"{_SUITES}.kv_cache_spec:CacheManagerTypeSuite",
     "logits_processor": f"{_SUITES}.logits_processor:LogitsProcessorSuite",
+    "lora": f"{_SUITES}.lora:AdapterFormatSuite",
     "model_runner": f"{_SUITES}.model_runner:ModelRunnerSuite",
     "model_source": f"{_SUITES}.model_source:ModelSourceSuite",
     "platform": f"{_SUITES}.platform:PlatformSuite",

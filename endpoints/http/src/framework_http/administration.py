@@ -10,13 +10,11 @@ from fastapi import Depends, HTTPException, Query, Request
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from framework.contracts.endpoint import Endpoint
-from framework.errors import ConfigError, UnsupportedError
+from framework.errors import ConfigError
 from framework_http.guards import check_sendable
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
-
-LORA = ("/v1/load_lora_adapter", "/v1/unload_lora_adapter")
 
 
 class AdministrationOptions(BaseModel):
@@ -42,9 +40,38 @@ class SleepQuery(BaseModel):
     level: int = Field(default=1, ge=1, le=2)
 
 
+class LoadFields(BaseModel):
+    """Of POST /v1/load_lora_adapter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lora_name: str
+    lora_path: str
+    load_inplace: bool = False
+    pinned: bool = False
+
+
+class UnloadFields(BaseModel):
+    """Of POST /v1/unload_lora_adapter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lora_name: str
+
+
+class PinFields(BaseModel):
+    """Of POST /v1/pin_lora_adapter."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    lora_name: str
+    pinned: bool = True
+
+
 class Administration(Endpoint):
     """POST /sleep, /wake_up, /pause, /resume, /reset_prefix_cache, /start_profile, /stop_profile,
-    and of adapters; GET /is_sleeping and /server_info.  All of that only if it was enabled; GET
+    /v1/load_lora_adapter, /v1/unload_lora_adapter and /v1/pin_lora_adapter; GET /is_sleeping and
+    /server_info.  All of that only if it was enabled; GET
     /administration tells whether it was, without a key."""
 
     Options: ClassVar[type[BaseModel] | None] = AdministrationOptions
@@ -73,7 +100,7 @@ def _guarded(options: AdministrationOptions, service: Service) -> fastapi.APIRou
     _add_cache(router, service)
     _add_info(router, service)
     _add_profile(router, service)
-    _add_adapters(router)
+    _add_adapters(router, service)
     return router
 
 
@@ -160,15 +187,23 @@ def _add_profile(router: fastapi.APIRouter, service: Service) -> None:
         return {"profiling": False, **await service.administration.stop_profile()}
 
 
-def _add_adapters(router: fastapi.APIRouter) -> None:
-    """They are there so that who asks is told, and not left with a 404."""
-
-    async def adapter() -> None:
-        raise UnsupportedError(
-            "adapters are not supported: no LoRA plugin is installed",
-            expected="a plugin that serves adapters",
-            found="none",
+def _add_adapters(router: fastapi.APIRouter, service: Service) -> None:
+    @router.post("/v1/load_lora_adapter")
+    async def load(asked: LoadFields) -> dict[str, Any]:
+        await service.administration.load_adapter(
+            asked.lora_name,
+            asked.lora_path,
+            pinned=asked.pinned,
+            load_inplace=asked.load_inplace,
         )
+        return {"loaded": asked.lora_name}
 
-    for path in LORA:
-        router.add_api_route(path, adapter, methods=["POST"])
+    @router.post("/v1/unload_lora_adapter")
+    async def unload(asked: UnloadFields) -> dict[str, Any]:
+        await service.administration.unload_adapter(asked.lora_name)
+        return {"unloaded": asked.lora_name}
+
+    @router.post("/v1/pin_lora_adapter")
+    async def pin(asked: PinFields) -> dict[str, Any]:
+        await service.administration.pin_adapter(asked.lora_name, asked.pinned)
+        return {"pinned": asked.pinned}

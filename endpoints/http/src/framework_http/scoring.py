@@ -120,7 +120,7 @@ async def _vectors(
         places.setdefault(text, place)
     distinct = list(places)
     params = PoolingParams(normalize=True, truncate_prompt_tokens=fields.truncate_prompt_tokens)
-    work = service.ask(PROCESSOR, distinct, params, options_of(fields, request))
+    work = service.ask(PROCESSOR, distinct, params, options_of(fields, request, service))
     try:
         outputs = await unless_gone(request, work)
     except InputError as error:

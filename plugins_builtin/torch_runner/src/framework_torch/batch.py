@@ -18,6 +18,9 @@ from framework.contracts.step import I32, AdmittedRequest, Bool, PageUpdates, St
 Watcher = tuple[Callable[[AdmittedRequest], None], Callable[[int], None]]
 """What to call as a request enters a slot, and as it leaves."""
 
+Check = Callable[[AdmittedRequest], str | None]
+"""Why a request cannot be computed, or None."""
+
 
 class TokenTable:
     """Token ids by slot, and how many of them are known.
@@ -97,7 +100,7 @@ def ragged_range(counts: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
 class Batch:
     """Slots and who holds them.
 
-    watchers: called as requests enter and leave.
+    watchers: called as requests enter and leave.  checks: asked before one enters.
     prompt_k: entries wanted per prompt token, by slot; prompt_from: first prompt position
     still to be scored.  samples: the request wants tokens at all.
     broken: slot -> why its request cannot be served; its rows end with that sentence.
@@ -109,10 +112,11 @@ class Batch:
         pages: PageTables,
         vocab_size: int,
         watchers: Sequence[Watcher],
+        checks: Sequence[Check] = (),
     ) -> None:
         slots = len(table.known)
         self.table, self.pages, self.vocab_size = table, pages, vocab_size
-        self._watchers = watchers
+        self._watchers, self._checks = watchers, checks
         self.generations: I32 = np.zeros(slots, np.int32)
         self.held: Bool = np.zeros(slots, np.bool_)
         self.samples: Bool = np.zeros(slots, np.bool_)
@@ -164,4 +168,5 @@ class Batch:
             return f"{len(tokens)} tokens do not fit into [1, {self.table.width - 1}]"
         if tokens.min() < 0 or tokens.max() >= self.vocab_size:
             return f"token ids must be in [0, {self.vocab_size})"
-        return None
+        found = (check(request) for check in self._checks)
+        return next((problem for problem in found if problem is not None), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from framework.contracts.step import CachePlan
 from framework.errors import ConfigError
-from framework_torch.batch import Batch, PageTables, TokenTable, Watcher
+from framework_torch.batch import Batch, Check, PageTables, TokenTable, Watcher
 from framework_torch.cache import KvCache
 from framework_torch.drafting.drafting import Drafting
 from framework_torch.drafting.forward import OwnForward
@@ -48,11 +48,16 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
         watchers.append((pooler.admit, pooler.drop))
     # The core may have planned for less than the model could do, never for more.
     room = plan.max_pages_per_request * min(group.page_tokens for group in plan.groups)
+    checks: list[Check] = []
+    if loaded.adapters is not None:
+        watchers.append((loaded.adapters.admit, loaded.adapters.drop))
+        checks.append(loaded.adapters.problem)
     batch = Batch(
         TokenTable(loaded.max_slots, min(loaded.max_len, room)),
         PageTables(len(plan.groups), loaded.max_slots, plan.max_pages_per_request),
         loaded.model.vocab_size,
         watchers,
+        checks,
     )
     drafting = None
     if loaded.drafting is not None:
@@ -65,4 +70,13 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
             loaded.drafting.info.taps,
         )
         watchers.append((drafting.admit, drafting.drop))
-    return StepComputer(loaded.model, batch, cache, sampler, pooler, loaded.facts.device, drafting)
+    return StepComputer(
+        loaded.model,
+        batch,
+        cache,
+        sampler,
+        pooler,
+        loaded.facts.device,
+        drafting,
+        loaded.adapters,
+    )

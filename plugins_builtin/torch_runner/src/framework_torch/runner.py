@@ -23,6 +23,7 @@ from framework_torch.operations import CONTROL_OPS
 from framework_torch.options import TorchOptions
 
 if TYPE_CHECKING:
+    from framework_torch.adapters.bank import AdapterBank
     from framework_torch.loading import Loaded
     from framework_torch.profiling import Profiler
     from framework_torch.step import StepComputer
@@ -48,13 +49,14 @@ class TorchRunner(ModelRunner):
         self._queue: deque[StepPlan] = deque()
         self._steps = 0
         self._profiler: Profiler | None = None
+        self._adapters: AdapterBank | None = None
 
     def load(self, context: RunnerContext) -> RunnerInfo:
         from framework_torch.loading import load
 
         self._context = context
         self._loaded = load(context)
-        self._info = self._loaded.info
+        self._info, self._adapters = self._loaded.info, self._loaded.adapters
         return self._info
 
     def bind(self, plan: CachePlan) -> None:
@@ -105,13 +107,18 @@ class TorchRunner(ModelRunner):
                 self._wake()
             case "profile":
                 return self._profile(arguments)
+            case "adapters" if self._adapters is not None:
+                return self._adapters.store.control(arguments)
             case _:
                 raise UnsupportedError(
                     f"the torch runner has no operation {op!r}",
-                    expected=f"one of {', '.join(sorted(CONTROL_OPS))}",
+                    expected=f"one of {', '.join(sorted(self._operations()))}",
                     found=op,
                 )
         return {}
+
+    def _operations(self) -> frozenset[str]:
+        return CONTROL_OPS if self._info is None else self._info.control_ops
 
     def _profile(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         from framework_torch.profiling import Profiler
@@ -128,6 +135,8 @@ class TorchRunner(ModelRunner):
             raise IntegrityError("the runner sleeps only after `bind`, and with nothing in flight")
         device = None if self._loaded is None else self._loaded.facts.device
         self._computer = None
+        if self._adapters is not None:
+            self._adapters.forget()
         if weights:
             self._loaded = None
         if device is not None:
@@ -140,7 +149,7 @@ class TorchRunner(ModelRunner):
         if self._plan is None or self._context is None or self._info is None:
             raise IntegrityError("the runner wakes only after `bind`")
         if self._loaded is None:
-            self._loaded = load_again(self._context, self._info)
+            self._loaded = load_again(self._context, self._info, self._adapters)
         if self._computer is None:
             self._computer = bind(self._loaded, self._plan)
 
@@ -148,6 +157,9 @@ class TorchRunner(ModelRunner):
         profiler, self._profiler = self._profiler, None
         if profiler is not None:
             profiler.close()
+        adapters, self._adapters = self._adapters, None
+        if adapters is not None:
+            adapters.store.close()
         self._computer = None
         self._loaded = None
         self._context = None

@@ -20,6 +20,7 @@ from framework_torch.prompt_scores import score_prompts
 from framework_torch.sampling import Sampled, sample
 
 if TYPE_CHECKING:
+    from framework_torch.adapters.bank import AdapterBank
     from framework_torch.pooling.pooler import Pooler
     from framework_torch.sampler import Sampler
 
@@ -36,9 +37,10 @@ class StepComputer:
         pooler: Pooler | None,
         device: str,
         drafting: Drafting | None = None,
+        adapters: AdapterBank | None = None,
     ) -> None:
         self.model, self.batch, self.cache, self.pooler = model, batch, cache, pooler
-        self.drafting = drafting
+        self.drafting, self.adapters = drafting, adapters
         self.sampler, self.device = sampler, device
 
     @torch.inference_mode()
@@ -51,6 +53,8 @@ class StepComputer:
         if not len(inputs.rows):
             return _result(plan, Sampled.nothing(), (), errors, {})
         context = step_context(inputs, self.cache, self.batch, self.device)
+        if self.adapters is not None:
+            self.adapters.begin(inputs)
         ids, positions = self._tensor(inputs.tokens), self._tensor(inputs.positions)
         prepared = time.perf_counter()
         hidden, taps = self._forward(self.model.embed(ids), positions, context)

@@ -68,7 +68,7 @@ async def _ask(service: Service, fields: MessageFields, request: Request) -> tup
     if fields.thinking is not None and fields.thinking.type == "enabled":
         _check_thinking(service)
     sampling = _sampling(fields, service, calls)
-    options = options_of(fields, request)
+    options = options_of(fields, request, service)
     prompt = await _render(service, fields)
     if fields.cache_salt is not None:
         prompt["cache_salt"] = fields.cache_salt

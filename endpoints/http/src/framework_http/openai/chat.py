@@ -130,7 +130,7 @@ class Chat(Endpoint):
                     "`framework --plugin-option endpoint.chat.client_templates=true serve`",
                 )
             sampling = _sampling(fields, service, calls)
-            options = options_of(fields, request)
+            options = options_of(fields, request, service)
             prompt = await service.render_chat(fields.messages, **fields.rendering())
             if fields.cache_salt is not None:
                 prompt["cache_salt"] = fields.cache_salt

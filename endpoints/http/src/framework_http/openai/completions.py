@@ -92,7 +92,7 @@ class Completions(Endpoint):
             model = check_model(service, fields.model)
             _refuse(fields)
             sampling = _sampling(fields, service)
-            prompts, options = fields.prompts(), options_of(fields, request)
+            prompts, options = fields.prompts(), options_of(fields, request, service)
             envelope = Envelope("cmpl", "text_completion", model)
             if fields.streams:
                 parts = ask.parts(service, prompts, sampling, options)

@@ -100,7 +100,7 @@ async def pooled(
     service: Service, fields: InputFields, params: PoolingParams, request: Request
 ) -> list[EmbeddingOutput] | None:
     """What is made of each input; None when the client went away."""
-    work = service.ask(PROCESSOR, fields.inputs(), params, options_of(fields, request))
+    work = service.ask(PROCESSOR, fields.inputs(), params, options_of(fields, request, service))
     try:
         return await unless_gone(request, work)
     except InputError as error:

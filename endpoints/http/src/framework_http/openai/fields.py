@@ -193,12 +193,13 @@ def _bias(given: dict[str, Any]) -> dict[int, Any]:
         ) from error
 
 
-def options_of(fields: RequestFields, request: Request) -> RequestOptions:
-    """Who asks, how urgently, until when.  Raises InputError."""
+def options_of(fields: RequestFields, request: Request, service: Service) -> RequestOptions:
+    """Who asks, of which adapter, how urgently, until when.  Raises InputError."""
     state = request.scope.get("state", {})
     return RequestOptions(
         request_id=fields.request_id or state.get("request_id"),
         priority=fields.priority or 0,
+        adapter=None if fields.model in service.model_names else fields.model,
         tenant=state.get("tenant", ""),
         deadline=fields.deadline if fields.deadline is not None else _deadline(request),
         trace_headers={

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Models(Endpoint):
-    """GET /v1/models and /v1/models/NAME."""
+    """GET /v1/models and /v1/models/NAME: the model, and adapters with it as their parent."""
 
     def routes(self, service: Service) -> fastapi.APIRouter:
         """See Endpoint."""
@@ -24,17 +24,21 @@ class Models(Endpoint):
         created = int(time.time())
 
         def card(name: str) -> dict[str, Any]:
+            own = name in service.model_names
             return {
                 "id": name,
                 "object": "model",
                 "created": created,
                 "owned_by": "framework",
+                "root": name if own else _roots(service)[name],
+                "parent": None if own else service.model_names[0],
                 "max_model_len": service.max_model_len,
             }
 
         @router.get("/models")
         async def models() -> dict[str, Any]:
-            return {"object": "list", "data": [card(name) for name in service.model_names]}
+            names = [*service.model_names, *_roots(service)]
+            return {"object": "list", "data": [card(name) for name in names]}
 
         @router.get("/models/{name:path}")
         async def model(name: str) -> dict[str, Any]:
@@ -44,13 +48,18 @@ class Models(Endpoint):
         return router
 
 
+def _roots(service: Service) -> dict[str, str]:
+    """Adapters by name, and the folder of each as it is called there."""
+    return {each.name: each.root.rpartition("/")[2] for each in service.adapters}
+
+
 def check_model(service: Service, name: str | None) -> str:
-    """The model that a request means; one without a name means the only one."""
+    """The model or the adapter that a request means; one without a name means the model."""
     if name is None:
         return service.model_names[0]
-    if name not in service.model_names:
+    known = [*service.model_names, *(each.name for each in service.adapters)]
+    if name not in known:
         from starlette.exceptions import HTTPException
 
-        known = ", ".join(service.model_names)
-        raise HTTPException(404, f"there is no model {name!r:.80}; known: {known}")
+        raise HTTPException(404, f"there is no model {name!r:.80}; known: {', '.join(known)}")
     return name

@@ -74,7 +74,7 @@ async def _ask(
         sampling = sampling.replace(skip_special_tokens=False)
     form = structure_of_format(fields.text and fields.text.format, "text.format")
     sampling = structured(sampling, form, "text.format", calls)
-    options = options_of(fields, request)
+    options = options_of(fields, request, service)
     variables = dict(fields.chat_template_kwargs or {})
     if fields.reasoning is not None and fields.reasoning.effort:
         variables["reasoning_effort"] = fields.reasoning.effort

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from framework.contracts.model import AttentionLayer, ForwardContext
+from framework.contracts.model import AdapterSite, AttentionLayer, ForwardContext
 from framework.errors import UnsupportedError
 from framework_torch.hf.interface import attending
 from framework_torch.hf.model import AttentionStep, run_decoder
@@ -55,6 +55,11 @@ class EncoderModel(nn.Module):
             )
             for facts in self.facts.values()
         }
+
+    def adapter_sites(self) -> Mapping[str, AdapterSite]:
+        from framework_torch.hf.adapter_sites import adapter_sites
+
+        return adapter_sites(self.encoder, self.encoder, self.first_position)
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self.encoder.get_input_embeddings()(ids)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from framework.contracts.model import AttentionLayer, ForwardContext
+from framework.contracts.model import AdapterSite, AttentionLayer, ForwardContext
 from framework.errors import IntegrityError, UnsupportedError
 from framework_torch.hf.interface import MaskRule, attending
 from framework_torch.hf.observe import AttentionFacts
@@ -63,6 +63,11 @@ class TransformersDecoder(nn.Module):
             )
             for facts in self.facts.values()
         }
+
+    def adapter_sites(self) -> Mapping[str, AdapterSite]:
+        from framework_torch.hf.adapter_sites import adapter_sites
+
+        return adapter_sites(self.causal_lm, self._decoder[0])
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         hidden: torch.Tensor = self.causal_lm.get_input_embeddings()(ids)

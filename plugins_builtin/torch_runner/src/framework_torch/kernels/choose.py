@@ -53,19 +53,24 @@ def choose_kernels(
     facts: DeviceFacts,
     dtype: str,
     ranking: Sequence[str],
+    apart: bool = False,
 ) -> tuple[str, ...]:
     """Choose, prepare and hand over, one use after the other; returns start-up lines.
+
+    apart: uses that stand for others are computed by their parts, which something else changes.
 
     Raises ConfigError for a choice of the operator that concerns no use in this model, and
     SelectionError where a chosen kernel, or every kernel, cannot serve.
     """
-    _check_choices(context.kernels, sites)
+    _check_choices(context.kernels, sites, apart)
     _check_quantization(context.quantization, sites)
     tally = _Tally()
     asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
     done: set[str] = set()
     for name, site in sites.items():
-        if name in done or _chosen_apart(context.kernels, site, sites):
+        if name in done or (apart and _parts(site)):
+            continue
+        if _chosen_apart(context.kernels, site, sites):
             continue
         key = (site.op, tuple(site.sizes.items()), site.traits, site.shared, _dtypes(site))
         if key not in asked:
@@ -103,7 +108,17 @@ def _chosen_apart(
     return site.op not in choices and not ops.isdisjoint(choices)
 
 
-def _check_choices(choices: Mapping[str, str], sites: Mapping[str, OperatorSite]) -> None:
+def _check_choices(
+    choices: Mapping[str, str], sites: Mapping[str, OperatorSite], apart: bool
+) -> None:
+    whole = sorted({site.op for site in sites.values() if _parts(site)} & choices.keys())
+    if apart and whole:
+        raise ConfigError(
+            f"kernels names operator {whole[0]!r}, of which adapters change the parts",
+            expected="kernels for the parts alone, or no adapters",
+            found=", ".join(f"{op}={choices[op]}" for op in whole),
+            mend="take it out of `kernels`, or leave out enable_lora",
+        )
     known = sorted({site.op for site in sites.values()})
     for op in choices:
         if op not in known:

@@ -6,6 +6,7 @@ All variants come from `DecoderConfig`; there is no class per architecture.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, cast
 
 import torch
@@ -13,11 +14,12 @@ from torch import nn
 
 from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.kernel import OperatorSite
-from framework.contracts.model import AttentionLayer, ForwardContext
+from framework.contracts.model import AdapterSite, AttentionLayer, ForwardContext, Parameter
 from framework_torch.models.config import DecoderConfig
 from framework_torch.models.fused import Fused, LayerInput, LayerOutput, Members
 from framework_torch.models.layers import Embedding, Head, Linear, Operated, RMSNorm, softcapped
 from framework_torch.models.rope import inverse_frequencies
+from framework_torch.models.table import parameter_table
 from framework_torch.specs import attention_spec
 
 # Cosine and sine.
@@ -86,6 +88,17 @@ def _there(**members: Linear | RMSNorm | None) -> Members:
     return {name: part for name, part in members.items() if part is not None}
 
 
+def _modules(row: Parameter) -> list[str]:
+    """What files of adapters call the parts."""
+    return [name.removesuffix(".weight") for name in row.checkpoint]
+
+
+def _spans(row: Parameter, linear: Linear) -> list[tuple[int, int]]:
+    """Rows of the result that are a part's."""
+    ends = list(accumulate(row.parts or (linear.sizes["out_features"],)))
+    return list(zip([0, *ends], ends, strict=False))
+
+
 class Decoder(nn.Module):
     """See `framework.contracts.model.Model`.  Built on the meta device, filled afterwards."""
 
@@ -126,6 +139,20 @@ class Decoder(nn.Module):
         for part in whole.values():
             part.parts = tuple(names[member] for member in part.members.values())
         return {**whole, **found}
+
+    def adapter_sites(self) -> Mapping[str, AdapterSite]:
+        """As the parameter table has them."""
+        return {
+            row.name: AdapterSite(
+                in_features=linear.sizes["in_features"],
+                out_features=linear.sizes["out_features"],
+                parts=dict(zip(_modules(row), _spans(row, linear), strict=True)),
+                wrap=linear.wrap,
+            )
+            for row in parameter_table(self.config)
+            if row.lora_targets
+            for linear in (cast(Linear, self.get_submodule(row.name.rpartition(".")[0])),)
+        }
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
         return cast(torch.Tensor, self.embedding(ids))

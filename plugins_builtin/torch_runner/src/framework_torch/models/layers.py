@@ -64,6 +64,11 @@ class Operated(nn.Module):
             self.release()
         self.forward = prepared.call
 
+    def wrap(self, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
+        """See `framework.contracts.model.AdapterSite`."""
+        inner = self.forward
+        self.forward = lambda x: change(x, inner(x))
+
     def release(self) -> None:
         """Let the weights go."""
         for name in self.weights():

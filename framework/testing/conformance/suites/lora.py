@@ -1,0 +1,266 @@
+"""The suite of kind `lora`: answers by names of files, then what is written is read again."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from framework.contracts.base import Rejected, Supported
+from framework.contracts.lora import Adapter, AdapterQuery, LowRank
+from framework.errors import ModelError, UnsupportedError
+from framework.testing.conformance.cases import Case, expect
+from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.outcomes import Violation
+from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.place import bridge_to
+
+MODULES = (
+    *(f"model.layers.{n}.self_attn.{part}" for n in (0, 1, 11) for part in ("q_proj", "v_proj")),
+    *(f"model.layers.{n}.mlp.down_proj" for n in (0, 1)),
+)
+NAMES = (
+    *("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "config.json"),
+    *("model.safetensors", "README.md", "adapter.npz", "weights", ".hidden", "x" * 255, "a b"),
+    "\u6a21",
+)
+F32 = np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Numbers:
+    """An update in numpy."""
+
+    down: F32
+    up: F32
+    scale: float
+
+
+class AdapterFormatSuite(Suite):
+    """tensor_api: whose tensors are used."""
+
+    kind = "lora"
+    tensor_api: ClassVar[str] = "torch"
+
+    # Answers
+
+    def _queries(self, case: Case) -> Iterator[AdapterQuery]:
+        for _ in range(20):
+            count = int(case.rng.integers(0, len(NAMES) + 1))
+            files = frozenset(str(name) for name in case.rng.permutation(NAMES)[:count])
+            case.note(files=sorted(files)[:4])
+            yield AdapterQuery(root=Path("/no/such/folder"), files=files)
+
+    @clause("LORA-001", "it answers any folder, and opens no file for that", of=("answer",))
+    def any_folder_is_answered(self) -> None:
+        own = self.new()
+        for case in self.cases(3):
+            for query in self._queries(case):
+                answer = own.answer(query)
+                expect(isinstance(answer, Supported | Rejected), "no answer", found=answer)
+
+    @clause("LORA-002", "a rejection names a field of the query, and the mend", of=("answer",))
+    def rejections_have_a_mend(self) -> None:
+        own, fields = self.new(), {field.name for field in dataclasses.fields(AdapterQuery)}
+        for case in self.cases(1):
+            empty = AdapterQuery(root=Path("/no/such/folder"), files=frozenset())
+            for query in (empty, *self._queries(case)):
+                answer = own.answer(query)
+                for reason in answer.reasons if isinstance(answer, Rejected) else ():
+                    expect(reason.field in fields, "no field of the query", found=reason.field)
+                    expect(reason.code and reason.remedy, "no code or no remedy", found=reason)
+
+    @clause("LORA-003", "a folder without files is none of its format", of=("answer",))
+    def an_empty_folder_is_rejected(self) -> None:
+        answer = self.new().answer(AdapterQuery(root=Path("/no"), files=frozenset()))
+        expect(isinstance(answer, Rejected), "it takes a folder without files", found=answer)
+
+    @clause("LORA-004", "asked again, it answers the same", of=("answer",))
+    def answers_are_repeated(self) -> None:
+        own = self.new()
+        for case in self.cases(1):
+            for query in self._queries(case):
+                kinds = [type(made.answer(query)) for made in (own, own, self.new())]
+                expect(len(set(kinds)) == 1, "different answers", found=kinds)
+
+    # Files
+
+    def _adapter(self, case: Case) -> dict[str, Numbers]:
+        """Modules of different ranks, sizes and scales."""
+        count = int(case.rng.integers(1, len(MODULES) + 1))
+        found = {}
+        for name in case.rng.permutation(MODULES)[:count]:
+            rank, inputs, outputs = (int(n) for n in case.rng.integers(1, 9, size=3))
+            found[str(name)] = Numbers(
+                case.rng.standard_normal((rank, inputs)).astype(np.float32),
+                case.rng.standard_normal((outputs, rank)).astype(np.float32),
+                float(case.rng.choice([0.0, 0.125, 1.0, 2.0, -0.5, 16.0])),
+            )
+        case.note(modules=len(found))
+        return found
+
+    def _as_tensors(self, numbers: Mapping[str, Numbers], base: str | None = "base") -> Adapter:
+        bridge = bridge_to(self.target.registry, self.tensor_api)
+        return Adapter(
+            updates={
+                name: LowRank(
+                    down=bridge.tensor(one.down, "float32", "cpu"),
+                    up=bridge.tensor(one.up, "float32", "cpu"),
+                    scale=one.scale,
+                )
+                for name, one in numbers.items()
+            },
+            base=base,
+        )
+
+    def _as_numbers(self, adapter: Any) -> dict[str, Numbers]:
+        expect(isinstance(adapter, Adapter), "read gave no Adapter", found=type(adapter).__name__)
+        bridge = bridge_to(self.target.registry, self.tensor_api)
+        found = {}
+        for name, one in adapter.updates.items():
+            expect(isinstance(one, LowRank), "an update is no LowRank", found=type(one).__name__)
+            found[name] = Numbers(bridge.array(one.down), bridge.array(one.up), one.scale)
+        return found
+
+    @contextmanager
+    def _stored(self, case: Case) -> Iterator[tuple[Any, dict[str, Numbers], Path]]:
+        """(an instance, an adapter, the folder into which another instance wrote it)."""
+        numbers = self._adapter(case)
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder)
+            self.new().write(root, self._as_tensors(numbers))
+            expect(any(root.iterdir()), "write leaves no file")
+            yield self.new(), numbers, root
+
+    @clause("LORA-010", "what is written is what is read, to the bit", of=("read", "write"))
+    def what_is_written_is_read(self) -> None:
+        for case in self.cases(8):
+            with self._stored(case) as (own, numbers, root):
+                _check_same(numbers, self._as_numbers(own.read(root)))
+
+    @clause("LORA-011", "it says yes to a folder that it wrote", of=("answer", "write"))
+    def what_is_written_is_supported(self) -> None:
+        for case in self.cases(2):
+            with self._stored(case) as (own, _, root):
+                answer = own.answer(AdapterQuery(root=root, files=_names(root)))
+                expect(isinstance(answer, Supported), "it rejects its own folder", found=answer)
+
+    @clause("LORA-012", "reading changes no file, and read again it is the same", of=("read",))
+    def reading_changes_nothing(self) -> None:
+        for case in self.cases(2):
+            with self._stored(case) as (own, _, root):
+                before = {path: path.read_bytes() for path in root.iterdir()}
+                first = self._as_numbers(own.read(root))
+                for again in (own, self.new()):
+                    _check_same(first, self._as_numbers(again.read(root)))
+                after = {path: path.read_bytes() for path in root.iterdir()}
+                expect(before == after, "the folder has changed")
+
+    @clause("LORA-013", "what was read needs the files no more", of=("read",))
+    def files_may_change_afterwards(self) -> None:
+        for case in self.cases(2):
+            with self._stored(case) as (own, numbers, root):
+                adapter = own.read(root)
+                for path in root.iterdir():
+                    with path.open("r+b") as file:
+                        file.write(bytes(path.stat().st_size))
+                _check_same(numbers, self._as_numbers(adapter))
+
+    @clause("LORA-014", "a file that is not there is a ModelError with the mend", of=("read",))
+    def missing_files_are_told(self) -> None:
+        def remove(path: Path) -> None:
+            path.unlink()
+
+        self._spoil(remove, "is missing", ModelError)
+
+    @clause("LORA-015", "a file that was cut off is a ModelError with the mend", of=("read",))
+    def cut_files_are_told(self) -> None:
+        def cut(path: Path) -> None:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+        self._spoil(cut, "was cut off", ModelError)
+
+    @clause("LORA-016", "a file of other bytes is a ModelError with the mend", of=("read",))
+    def other_bytes_are_told(self) -> None:
+        for fill in (b"", b"\xff" * 4096, b"[" * 100_000):
+            self._spoil(functools.partial(_fill, fill), "holds other bytes", ModelError)
+
+    @clause("LORA-017", "what is no finite number is refused", of=("read",))
+    def only_finite_numbers(self) -> None:
+        for case in self.cases(2):
+            for value in (np.nan, np.inf, -np.inf):
+                numbers = self._adapter(case)
+                for part in ("down", "up"):
+                    spoilt = {name: _with(one, part, value) for name, one in numbers.items()}
+                    with tempfile.TemporaryDirectory() as folder:
+                        root = Path(folder)
+                        try:
+                            self.new().write(root, self._as_tensors(spoilt))
+                        except (ModelError, UnsupportedError):
+                            continue
+                        expect(
+                            self._failure(root, (ModelError, UnsupportedError)) is not None,
+                            f"it gives {value} in {part}",
+                            expected="ModelError",
+                        )
+
+    def _spoil(self, change: Callable[[Path], object], what: str, kind: type[Exception]) -> None:
+        """Every file in turn."""
+        for case in self.cases(1):
+            with self._stored(case) as (_, _, root):
+                for path in sorted(root.iterdir()):
+                    whole = path.read_bytes()
+                    change(path)
+                    error = self._failure(root, (kind,))
+                    path.write_bytes(whole)
+                    expect(error is not None, f"it reads an adapter of which {path.name} {what}")
+                    expect(getattr(error, "mend", None), "the error says no mend", found=error)
+
+    def _failure(self, root: Path, kinds: tuple[type[Exception], ...]) -> Exception | None:
+        """What `read` raises, None for an adapter.  Raises Violation for other errors."""
+        try:
+            self.new().read(root)
+        except kinds as error:
+            return error
+        except Exception as error:
+            raise Violation(
+                f"read fails with {type(error).__name__}: {error}\n  expected: {kinds[0].__name__}"
+            ) from error
+        return None
+
+
+def _fill(data: bytes, path: Path) -> None:
+    path.write_bytes(data)
+
+
+def _names(root: Path) -> frozenset[str]:
+    return frozenset(path.name for path in root.iterdir())
+
+
+def _with(one: Numbers, part: str, value: float) -> Numbers:
+    changed: F32 = getattr(one, part).copy()
+    changed.flat[-1] = value
+    return dataclasses.replace(one, **{part: changed})
+
+
+def _check_same(expected: Mapping[str, Numbers], found: Mapping[str, Numbers]) -> None:
+    expect(
+        expected.keys() == found.keys(),
+        "other modules are read",
+        expected=sorted(expected),
+        found=sorted(found),
+    )
+    for name, one in expected.items():
+        for part in ("down", "up"):
+            before, after = getattr(one, part), getattr(found[name], part)
+            same = before.shape == after.shape and np.array_equal(before, after)
+            expect(same, f"{part} of {name} has changed", expected=before.shape, found=after.shape)
+        # Files may hold the scale as alpha over the rank.
+        close = abs(found[name].scale - one.scale) <= 1e-6 * abs(one.scale)
+        expect(close, f"the scale of {name}", expected=one.scale, found=found[name].scale)

@@ -1,0 +1,1 @@
+"""Adapters: low-rank updates of linear maps, for the rows of the requests that name them."""
