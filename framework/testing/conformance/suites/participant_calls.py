@@ -20,6 +20,11 @@ from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.participant_adapters import (
+    LIMITS,
+    AdapterBooks,
+    naming,
+)
 from framework.testing.conformance.suites.participant_answers import (
     check_admission,
     check_external,
@@ -64,7 +69,15 @@ class ParticipantCalls(Suite):
             choices={},
             load_tokenizer=_tokenizer,
             vocab_size=VOCABULARY,
+            adapters=LIMITS,
+            control=AdapterBooks().control,
         )
+
+    def fields(self, case: Case, number: int) -> dict[str, Any]:
+        """Of the EngineInput of a request that the participant attends."""
+        if cast("type[SchedulerParticipant]", self.target.load()).serves_adapters:
+            return naming(self.target.record.name, number)
+        return {"extras": self.extras(self.sampling(case))}
 
     def arguments(self, case: Case) -> object:
         """What a client passes to it in `extra_args`: plain data that lets a request run.
@@ -95,7 +108,7 @@ class ParticipantCalls(Suite):
             max_total=len(tokens) + 8,
             **{
                 "tenant": f"t{int(case.rng.integers(0, 3))}",
-                "extras": self.extras(self.sampling(case)) if named else {},
+                **(self.fields(case, number) if named else {}),
                 **more,
             },
         )

@@ -12,6 +12,7 @@ from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.odd_arguments import hostile
+from framework.testing.conformance.suites.participant_adapters import FEATURES
 from framework.testing.conformance.suites.participant_calls import VOCABULARY, ParticipantCalls
 from framework.testing.conformance.suites.participant_parts import Witness
 from framework.testing.conformance.workload import Workload
@@ -48,6 +49,7 @@ class SchedulerParticipantSuite(ParticipantCalls):
                 "num_pages": pages,
                 "worker": witness.worker,
                 "vocab_size": VOCABULARY,
+                "features": FEATURES,
                 "script": witness.script,
             },
             **options,
@@ -65,7 +67,7 @@ class SchedulerParticipantSuite(ParticipantCalls):
         """Random requests; half of them name the participant."""
 
         def own(number: int) -> dict[str, Any]:
-            return {"extras": self.extras(self.sampling(case))} if number % 2 == 0 else {}
+            return self.fields(case, number // 2) if number % 2 == 0 else {}
 
         # A step without anything to compute takes half a millisecond.
         most = int(self.patience * self.slowness * 1000)
