@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.lora import Adapter, AdapterQuery, LowRank
@@ -30,7 +31,7 @@ NAMES = (
     *("model.safetensors", "README.md", "adapter.npz", "weights", ".hidden", "x" * 255, "a b"),
     "\u6a21",
 )
-F32 = np.ndarray
+F32 = npt.NDArray[np.float32]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -246,7 +247,8 @@ def _names(root: Path) -> frozenset[str]:
 def _with(one: Numbers, part: str, value: float) -> Numbers:
     changed: F32 = getattr(one, part).copy()
     changed.flat[-1] = value
-    return dataclasses.replace(one, **{part: changed})
+    parts: Any = {part: changed}
+    return dataclasses.replace(one, **parts)
 
 
 def _check_same(expected: Mapping[str, Numbers], found: Mapping[str, Numbers]) -> None:
