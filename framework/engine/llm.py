@@ -12,10 +12,9 @@ from framework.contracts.sampling import OutputKind, SamplingParams
 from framework.engine.arguments import conversations, per_prompt
 from framework.engine.build import build_engine
 from framework.engine.defaults import default_sampling
-from framework.engine.io import CHAT, EMBEDDING
-from framework.engine.llm_operator import OperatedLLM
+from framework.engine.io import CHAT
 from framework.engine.llm_options import LLMOptions, resolve_options
-from framework.engine.outputs import ClassificationOutput
+from framework.engine.llm_pooled import PooledLLM
 from framework.engine.progress import run_all
 from framework.engine.prompts import Prompt, split_prompts
 from framework.engine.request_options import RequestOptions
@@ -26,13 +25,13 @@ if TYPE_CHECKING:
     from framework.contracts.io_processor import Params, Task
     from framework.contracts.messages import EngineStats
     from framework.contracts.tokenizer import Tokenizer
-    from framework.engine.outputs import EmbeddingOutput, RequestOutput
+    from framework.engine.outputs import RequestOutput
     from framework.engine.prepared import PreparedRequest
 
 Message = Mapping[str, Any]
 
 
-class LLM(OperatedLLM):
+class LLM(PooledLLM):
     """Loads a model and generates text.
 
     model: an alias ("demo"), a folder or file on this machine, or a hub id.
@@ -222,45 +221,6 @@ class LLM(OperatedLLM):
 
     def __exit__(self, *error: object) -> None:
         self.close()
-
-    def embed(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        pooling_params: PoolingParams | None = None,
-        *,
-        priority: int = 0,
-        lora_request: str | None = None,
-    ) -> list[EmbeddingOutput]:
-        """A vector for each prompt, in the order of the prompts.
-
-        Raises UnsupportedError unless the model makes embeddings (a generative one does with the
-        option `pooling`), InputError for a bad prompt before anything runs, and RequestError
-        where one brought no vector.
-        """
-        found: list[EmbeddingOutput] = self.ask(
-            EMBEDDING,
-            prompts,
-            PoolingParams() if pooling_params is None else pooling_params,
-            priority=priority,
-            lora_request=lora_request,
-        )
-        return found
-
-    def classify(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        pooling_params: PoolingParams | None = None,
-        *,
-        priority: int = 0,
-    ) -> list[ClassificationOutput]:
-        """The class of each prompt, in the order of the prompts.
-
-        Raises UnsupportedError unless the model has a head for classes, else as `embed`.
-        """
-        params = PoolingParams(task="classify") if pooling_params is None else pooling_params
-        found = self.ask(EMBEDDING, prompts, params, priority=priority)
-        labels = self._engine.inputs.able.class_labels
-        return [ClassificationOutput.of(one, labels) for one in found]
 
     def _usual_params(self, task: Task) -> Params:
         return PoolingParams() if task == "embed" else self.get_default_sampling_params()
