@@ -45,13 +45,14 @@ def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_finite(value: object, size: float = math.inf) -> bool:
-    """Whether `value` is a finite number of at most `size`; bool is no number here."""
+def is_finite(value: object, size: float = math.inf) -> bool:
+    """Whether `value` is a finite number of at most `size`; bool is no number here, nor is an int
+    beyond float64."""
     if isinstance(value, bool) or not isinstance(value, _NUMBER):
         return False
     try:
         return math.isfinite(value) and abs(value) <= size
-    except OverflowError:  # an int beyond float64
+    except OverflowError:
         return False
 
 
@@ -138,7 +139,7 @@ def _biases(p: SamplingParams, name: str) -> None:
         if not _is_integer(token) or token < 0:
             mend = "convert keys that are text with int()" if isinstance(token, str) else None
             raise invalid(name, "token ids (integers >= 0) as keys", token, mend)
-        if not _is_finite(bias, _FLOAT32):
+        if not is_finite(bias, _FLOAT32):
             raise invalid(name, "numbers as values that are finite in float32", bias)
 
 

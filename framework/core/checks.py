@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
@@ -12,6 +11,9 @@ import numpy as np
 from framework.contracts.cache_plan import CacheLayoutName
 from framework.contracts.features import needed_features
 from framework.contracts.kv_cache_spec import KVCacheSpec
+from framework.contracts.pooling import PoolingParams
+from framework.contracts.sampling import SamplingParams
+from framework.contracts.sampling_checks import is_finite
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError, InputError, OverloadedError
 from framework.plugins.blame import unfit
@@ -32,6 +34,13 @@ _WHOLE = (
     ("seed", 0, int(np.iinfo(np.uint64).max)),
     ("max_total", 1, int(_I32.max)),
     ("encoder_tokens", 0, int(_I32.max)),
+)
+_KINDS = (
+    ("request_id", str, "a string"),
+    ("sampling", SamplingParams, "SamplingParams"),
+    ("pooling", (PoolingParams, type(None)), "PoolingParams, or None"),
+    ("stop_ids", (tuple, list), "a tuple of token ids"),
+    ("bad_words", (tuple, list), "a tuple of words, each of token ids"),
 )
 
 
@@ -177,6 +186,9 @@ def check_room(
 
 def _check_values(entry: EngineInput) -> None:
     """Raises InputError for a value that is not of its type, or too large to be counted."""
+    for name, kind, expected in _KINDS:
+        if not isinstance(getattr(entry, name), kind):
+            raise _bad(name, expected, getattr(entry, name))
     tokens: object = entry.tokens
     if not (isinstance(tokens, np.ndarray) and tokens.dtype == np.int32 and tokens.ndim == 1):
         raise _bad("prompt", "an int32 array of one dimension", tokens)
@@ -184,15 +196,14 @@ def _check_values(entry: EngineInput) -> None:
         value = getattr(entry, name)
         if not _is_integer(value) or not low <= value <= high:
             raise _bad(name, f"an integer from {low} to {high}", value)
-    for stop in entry.stop_ids:
-        if not _is_integer(stop) or not 0 <= stop <= _I32.max:
-            raise _bad("stop_ids", "token ids", stop)
-    deadline: object = entry.deadline
-    if deadline is not None:
-        real = isinstance(deadline, int | float) and not isinstance(deadline, bool)
-        # NaN is neither before nor after any other time: all later ones would wait behind it.
-        if not real or not math.isfinite(deadline):  # type: ignore[arg-type]
-            raise _bad("deadline", "seconds left, finite, or None", deadline)
+    _check_ids("stop_ids", entry.stop_ids)
+    for word in entry.bad_words:
+        if not isinstance(word, tuple | list):
+            raise _bad("bad_words", "token ids of each word", word)
+        _check_ids("bad_words", word)
+    # NaN is neither before nor after any other time: all later ones would wait behind it.
+    if entry.deadline is not None and not is_finite(entry.deadline):
+        raise _bad("deadline", "seconds left, finite, or None", entry.deadline)
     if entry.salt is not None and not isinstance(entry.salt, str):
         raise _bad("salt", "a string, or None", entry.salt)
     if not isinstance(entry.tenant, str):
@@ -210,6 +221,12 @@ def _check_values(entry: EngineInput) -> None:
         for name, text in texts.items():
             if not (isinstance(name, str) and isinstance(text, kind)):
                 raise _bad(parameter, f"{kind.__name__} by name", {name: text})
+
+
+def _check_ids(name: str, ids: Iterable[object]) -> None:
+    for token in ids:
+        if not _is_integer(token) or not 0 <= token <= _I32.max:  # type: ignore[operator]
+            raise _bad(name, "token ids", token)
 
 
 def _is_integer(value: object) -> bool:

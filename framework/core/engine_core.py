@@ -98,8 +98,8 @@ class EngineCore:
         queue is full."""
         self._check_alive()
         state = self._state
-        check_id(entry.request_id, state, self._landed)
         check_servable(entry, self.max_model_len, self.info)
+        check_id(entry.request_id, state, self._landed)
         state.kv.encoder.check(entry.encoder_tokens, self.max_model_len)
         check_room(state.queue, state.config, len(entry.tokens), self._clock)
         self._arrivals += 1

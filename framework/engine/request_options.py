@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from framework.contracts.sampling_checks import is_finite
 from framework.errors import InputError
 from framework.shown import is_whole, shown
 
@@ -39,14 +39,8 @@ class RequestOptions:
                 raise _bad(name, "a string, without lone surrogates", text)
         if self.adapter is not None and not isinstance(self.adapter, str):
             raise _bad("lora_request", "the name of a loaded adapter, a string", self.adapter)
-        if self.deadline is not None and not _seconds(self.deadline):
+        if self.deadline is not None and not (is_finite(self.deadline) and self.deadline > 0):
             raise _bad("deadline", "seconds from now, a finite number above 0", self.deadline)
-
-
-def _seconds(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and value > 0
 
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:

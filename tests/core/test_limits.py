@@ -473,6 +473,7 @@ BAD = [
     {"deadline": float("nan")},
     {"deadline": float("inf")},
     {"deadline": "soon"},
+    {"deadline": 10**400},
     {"priority": 2**70},
     {"priority": 0.5},
     {"stop_ids": (2**40,)},
@@ -496,6 +497,37 @@ def test_a_value_that_the_core_cannot_hold_is_refused_at_the_door(engine, bad):
     assert error.value.parameter == next(iter(bad))
     one.add("next", [1], 3, deadline=5.0)
     assert one.run()["next"].reason == "length"
+
+
+BAD_ENTRIES = [
+    ("request_id", ["a"]),
+    ("sampling", None),
+    ("sampling", {"temperature": 0}),
+    ("pooling", "mean"),
+    ("stop_ids", None),
+    ("stop_ids", b"x"),
+    ("stop_ids", {}),
+    ("bad_words", 7),
+    ("bad_words", (7,)),
+    ("bad_words", (("word",),)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD_ENTRIES)
+def test_what_is_not_of_its_type_is_refused_and_stops_nobody(engine, name, value):
+    one = engine()
+    one.add("good", [1], 3)
+    entry = EngineInput(
+        request_id="bad",
+        tokens=np.array([1, 2], np.int32),
+        sampling=SamplingParams(),
+        seed=0,
+        max_total=2,
+    )
+    with pytest.raises(InputError, match=name) as error:
+        one.core.add(replace(entry, **{name: value}))
+    assert error.value.parameter == name
+    assert one.run()["good"].reason == "length"
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 0.5, None])
