@@ -186,8 +186,8 @@ def check_room(
 
 def _check_values(entry: EngineInput) -> None:
     """Raises InputError for a value that is not of its type, or too large to be counted."""
-    for name, kind, expected in _KINDS:
-        if not isinstance(getattr(entry, name), kind):
+    for name, kinds, expected in _KINDS:
+        if not isinstance(getattr(entry, name), kinds):
             raise _bad(name, expected, getattr(entry, name))
     tokens: object = entry.tokens
     if not (isinstance(tokens, np.ndarray) and tokens.dtype == np.int32 and tokens.ndim == 1):

@@ -38,13 +38,15 @@ class Scheduler:
         self._clock = clock
         self._order: Counts = np.zeros(0, np.int64)
         self._admitter = Admitter(state)
-        # Policies whose keys move must be asked in every step.  Where there may be drafts, a step
-        # is planned when that before it has told whether there are any.
+        # Policies whose keys move must be asked in every step, and room ahead is looked for in
+        # every step.  Where there may be drafts, a step is planned when that before it has told
+        # whether there are any.
         drafts = state.config.max_drafts > 0
         self._may_be_steady = (
             state.policy.keys_are_fixed
             and not state.accounts
-            and not (drafts and (state.config.loop_depth > 1 or state.config.lookahead))
+            and not state.config.lookahead
+            and not (drafts and state.config.loop_depth > 1)
         )
 
     def schedule(self) -> StepPlan | None:

@@ -336,3 +336,14 @@ def test_steps_without_drafts_equal_those_of_the_general_path_where_there_may_be
     assert (two.steady > 10) == (lookahead == 0)
     assert sum(two.one.core.stats.accepted) > 0
     assert two.one.core.stats.drafts > sum(two.one.core.stats.accepted)
+
+
+def test_room_ahead_is_looked_for_in_every_step_without_drafts_too(engine):
+    two = Pair(engine, lookahead=3, runner={"num_pages": 100, "page_tokens": 4})
+    two.add("a", [1] * 3, 40)
+    rooms = []
+    for _ in range(30):
+        two.step(1)
+        rooms.append([int(each.core._state.kv.room[0]) for each in two.both])
+    assert all(one == other for one, other in rooms)
+    two.run()
