@@ -37,7 +37,8 @@ def http():
     parsers = ("--tool-parser", "hermes", "--reasoning-parser", "qwen3")
     templates = "--plugin-option=endpoint.chat.client_templates=true"
     server = start_server(*parsers, root=(templates,))
-    with httpx.Client(base_url=server.url, timeout=60) as client:
+    # n may be some 16,000: on a busy machine their tokens take minutes, which is no fault.
+    with httpx.Client(base_url=server.url, timeout=600) as client:
         yield client
         # It lives, holds nothing and has logged no fault.
         answer = client.post("/v1/completions", json={"prompt": "alive"}).json()

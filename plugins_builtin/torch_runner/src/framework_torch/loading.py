@@ -17,6 +17,11 @@ from framework.errors import ModelError
 from framework.plugins.blame import blaming
 from framework_torch.adapters.load import load_bank
 from framework_torch.building import build, open_weights
+from framework_torch.choosing_attention import (
+    AttentionChoice,
+    choose_attention,
+    common_page_tokens,
+)
 from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.operations import ADAPTERS, CONTROL_OPS
@@ -24,14 +29,7 @@ from framework_torch.pooling.config import PoolingConfig, pooling_of
 from framework_torch.pooling.told import class_labels, features_of, hidden_size
 from framework_torch.ranking import ranked
 from framework_torch.room import budget_of, longest_of, shorter
-from framework_torch.selecting import (
-    AttentionChoice,
-    choose_attention,
-    choose_dtype,
-    choose_platform,
-    common_page_tokens,
-    facts_of,
-)
+from framework_torch.selecting import choose_dtype, choose_platform, facts_of
 
 if TYPE_CHECKING:
     from framework.contracts.model_source import ModelFiles

@@ -11,9 +11,9 @@ from framework.contracts.kv_cache_spec import FullAttentionSpec, SlidingWindowSp
 from framework.contracts.platform import DeviceFacts
 from framework.contracts.step import NOTHING_LATE, KvOp
 from framework.errors import PluginError
+from framework_torch.choosing_attention import choose_attention
 from framework_torch.models.definition import DecoderDefinition
 from framework_torch.runner import TorchRunner
-from framework_torch.selecting import choose_attention
 
 HYBRIDS = ("qwen2", "gemma2", "gemma3")
 WINDOWED = ("mistral", *HYBRIDS)

@@ -8,9 +8,9 @@ import pytest
 from framework.contracts.kv_cache_spec import ChunkedLocalSpec, FullAttentionSpec, SinkWindowSpec
 from framework.contracts.platform import DeviceFacts
 from framework.errors import PluginError
+from framework_torch.choosing_attention import choose_attention
 from framework_torch.models.decoder import Decoder
 from framework_torch.models.definition import DecoderDefinition
-from framework_torch.selecting import choose_attention
 
 IDS = np.random.default_rng(5).integers(0, 96, 40).tolist()
 MASKS = {
