@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from framework.contracts.executor import Executor
 from framework.contracts.model_runner import ModelRunner, RunnerContext
@@ -15,8 +15,8 @@ from framework.contracts.step import (
     StepResult,
     Ticket,
 )
-from framework.errors import IntegrityError, SelectionError
-from framework.plugins.lookup import kept_out
+from framework.errors import IntegrityError
+from framework.plugins.runners import create_runner
 
 
 class InProcessExecutor(Executor):
@@ -28,22 +28,7 @@ class InProcessExecutor(Executor):
         self._runner: ModelRunner | None = None
 
     def load(self, context: RunnerContext) -> RunnerInfo:
-        name = context.choices.get("model_runner")
-        if name is not None:
-            made = context.registry.create("model_runner", name, named=True)
-        else:
-            candidates = context.registry.candidates("model_runner")
-            if not candidates:
-                kept = kept_out(context.registry.records("model_runner"))
-                raise SelectionError(
-                    "no model runner may be used" if kept else "no model runner is installed",
-                    plugin="model_runner",
-                    expected="one",
-                    found=kept or "none",
-                    mend="mend that, or allow it" if kept else "pip install framework-plugin-torch",
-                )
-            made = context.registry.create("model_runner", candidates[0].name)
-        self._runner = cast(ModelRunner, made)
+        self._runner = create_runner(context)
         return self._runner.load(context)
 
     def bind(self, plan: CachePlan) -> None:

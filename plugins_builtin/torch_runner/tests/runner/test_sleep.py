@@ -71,8 +71,8 @@ def test_files_of_another_model_do_not_wake_it(model, drive, monkeypatch) -> Non
     driver.runner.control("sleep", {"level": 2})
     true = loading.load
 
-    def other(context):
-        loaded = true(context)
+    def other(*arguments):
+        loaded = true(*arguments)
         layers = dict(list(loaded.info.layers.items())[1:])
         return dataclasses.replace(loaded, info=dataclasses.replace(loaded.info, layers=layers))
 
