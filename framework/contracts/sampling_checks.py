@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import msgspec
 
@@ -41,11 +41,11 @@ def _plain(value: object) -> str | None:
     return "pass Python's own number, VALUE.item()" if hasattr(value, "item") else None
 
 
-def _is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_finite(value: object, size: float = math.inf) -> bool:
+def is_finite(value: object, size: float = math.inf) -> TypeGuard[float]:
     """Whether `value` is a finite number of at most `size`; bool is no number here, nor is an int
     beyond float64."""
     if isinstance(value, bool) or not isinstance(value, _NUMBER):
@@ -73,11 +73,11 @@ def _integer(expected: str, low: int, high: int, optional: bool = False) -> Chec
         if optional and value is None:
             return
         wanted = expected
-        if _is_integer(value) and value > high:
+        if is_integer(value) and value > high:
             wanted = (
                 f"{expected.removesuffix(', or None').removesuffix(' or None')}, at most {high}"
             )
-        if not _is_integer(value) or not low <= value <= high:
+        if not is_integer(value) or not low <= value <= high:
             raise invalid(name, wanted, value, _plain(value))
 
     return check
@@ -117,7 +117,7 @@ def _texts(p: SamplingParams, name: str) -> None:
 
 def _ids(p: SamplingParams, name: str) -> None:
     for token in _sequence(p, name, "a list of token ids"):
-        if not _is_integer(token) or token < 0:
+        if not is_integer(token) or token < 0:
             raise invalid(name, "token ids (integers >= 0)", token)
 
 
@@ -136,7 +136,7 @@ def _mapping(p: SamplingParams, name: str) -> Mapping[Any, Any] | None:
 
 def _biases(p: SamplingParams, name: str) -> None:
     for token, bias in (_mapping(p, name) or {}).items():
-        if not _is_integer(token) or token < 0:
+        if not is_integer(token) or token < 0:
             mend = "convert keys that are text with int()" if isinstance(token, str) else None
             raise invalid(name, "token ids (integers >= 0) as keys", token, mend)
         if not is_finite(bias, _FLOAT32):

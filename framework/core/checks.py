@@ -13,7 +13,7 @@ from framework.contracts.features import needed_features
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
-from framework.contracts.sampling_checks import is_finite
+from framework.contracts.sampling_checks import is_finite, is_integer
 from framework.core.kv.managers import manager_for
 from framework.errors import ConfigError, InputError, OverloadedError
 from framework.plugins.blame import unfit
@@ -194,7 +194,7 @@ def _check_values(entry: EngineInput) -> None:
         raise _bad("prompt", "an int32 array of one dimension", tokens)
     for name, low, high in _WHOLE:
         value = getattr(entry, name)
-        if not _is_integer(value) or not low <= value <= high:
+        if not is_integer(value) or not low <= value <= high:
             raise _bad(name, f"an integer from {low} to {high}", value)
     _check_ids("stop_ids", entry.stop_ids)
     for word in entry.bad_words:
@@ -208,7 +208,7 @@ def _check_values(entry: EngineInput) -> None:
         raise _bad("salt", "a string, or None", entry.salt)
     if not isinstance(entry.tenant, str):
         raise _bad("tenant", "a string", entry.tenant)
-    if entry.adapter is not None and not _is_integer(entry.adapter):
+    if entry.adapter is not None and not is_integer(entry.adapter):
         raise _bad("adapter", "an integer, or None", entry.adapter)
     for parameter, kind, texts in (
         ("payloads", str, entry.payloads),
@@ -225,12 +225,8 @@ def _check_values(entry: EngineInput) -> None:
 
 def _check_ids(name: str, ids: Iterable[object]) -> None:
     for token in ids:
-        if not _is_integer(token) or not 0 <= token <= _I32.max:  # type: ignore[operator]
+        if not is_integer(token) or not 0 <= token <= _I32.max:
             raise _bad(name, "token ids", token)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:

@@ -61,7 +61,10 @@ class AdapterDirectory:
 
     @property
     def participant(self) -> str:
-        """Raises UnsupportedError without one."""
+        """`served_by`.  Raises UnsupportedError without one."""
+        return self._require()
+
+    def _require(self) -> str:
         if self.served_by is None:
             raise UnsupportedError(
                 "adapters are not served",
@@ -84,7 +87,7 @@ class AdapterDirectory:
 
     def find(self, name: object) -> LoadedAdapter:
         """Raises InputError for a name that is not loaded, UnsupportedError if none can be."""
-        self.participant  # noqa: B018  # raises
+        self._require()
         entry = self._entries.get(name) if isinstance(name, str) else None
         if entry is None:
             known = list(self._entries)
@@ -100,7 +103,7 @@ class AdapterDirectory:
     def begin(self, name: object, root: object, *, pinned: bool, again: bool) -> LoadedAdapter:
         """A load that has a number and is not known yet.  again: the name may be loaded.  Raises
         InputError, UnsupportedError."""
-        self.participant  # noqa: B018  # raises
+        self._require()
         if not isinstance(name, str) or not name.strip() or not is_whole(name):
             raise _bad("lora_name", "a name, text that is not empty", name)
         if name in self._taken:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from framework.contracts.sampling_checks import is_finite
 from framework.errors import ModelError, UnsupportedError
 from framework.shown import shown
 
 NAME = "adapter_config.json"
+MOST = 1e30  # a scale beyond it makes infinite logits
 _PLAIN_KEY = re.compile(r"\^?[\w.]+\$?\Z")
 # What else an adapter may do: key -> the values with which it does nothing.
 _NOTHING: Mapping[str, tuple[object, ...]] = {
@@ -135,10 +137,9 @@ def _whole(path: Path, key: str, value: object) -> int:
 
 
 def _number(path: Path, key: str, value: object) -> float:
-    good = isinstance(value, int | float) and not isinstance(value, bool)
-    if not good or not abs(value) < 1e30:  # type: ignore[arg-type]  # False for NaN, too
+    if not is_finite(value, MOST):
         raise _bad(path, key, "a finite number", value)
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def _flag(path: Path, key: str, value: object) -> bool:
