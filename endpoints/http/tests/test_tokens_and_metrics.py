@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
+
+from framework_http import tokens
 
 
 def test_text_becomes_ids_and_ids_become_text(http):
@@ -12,6 +15,14 @@ def test_text_becomes_ids_and_ids_become_text(http):
     assert (found["count"], found["tokens"]) == (2, [104, 105])
     assert len(found["token_strs"]) == 2
     assert http.post("/detokenize", json={"tokens": [104, 105]}).json() == {"prompt": "hi"}
+
+
+def test_long_texts_are_written_in_pieces(http, monkeypatch):
+    monkeypatch.setattr(tokens, "_AT_ONCE", 3)
+    for size in (0, 1, 3, 7):
+        assert json.loads(tokens._written(list(range(size)))) == list(range(size))
+    found = http.post("/tokenize", json={"prompt": "ab" * 50_000}).json()
+    assert found["tokens"] == [97, 98] * 50_000
 
 
 def test_a_conversation_is_tokenized_as_it_is_asked(http):

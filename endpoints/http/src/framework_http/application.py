@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from framework.plugins.routes import ANY, Route, check_routes
 from framework_http import faults
 from framework_http.counting import Counting, HttpCounts
-from framework_http.guards import BodyGuard, KeyGuard, Keys, RequestIds
+from framework_http.guards import BodyGuard, KeyGuard, Keys, Most, RequestIds
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -43,7 +43,7 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     check_routes(claimed)
     # The last one added is the first to see a request.
     app.add_middleware(KeyGuard, keys=Keys(options.api_keys), is_public=public.__contains__)
-    app.add_middleware(BodyGuard, most=options.max_body_bytes)
+    app.add_middleware(BodyGuard, most=Most(options.max_body_bytes, options.max_body_values))
     if options.cors_origins:
         from starlette.middleware.cors import CORSMiddleware
 

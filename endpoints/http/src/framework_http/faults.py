@@ -97,7 +97,7 @@ def _words(message: str) -> str:
 def describe_invalid(error: RequestValidationError, request: Request) -> tuple[int, dict[str, Any]]:
     """Status and body for a request that its model refuses."""
     kind = request.headers.get("content-type", "")
-    if _unread(error) and not _is_json(kind):
+    if _unread(error) and not is_json(kind):
         message = f"the body must be JSON, with content-type: application/json; found {kind!r:.80}"
         return 415, error_body(message, _KINDS[400], None, 415)
     faults = [(_place(fault["loc"]), _words(fault["msg"])) for fault in error.errors()[:5]]
@@ -112,7 +112,8 @@ def _unread(error: RequestValidationError) -> bool:
     return tuple(first["loc"]) == ("body",) and first["type"] != "missing"
 
 
-def _is_json(content_type: str) -> bool:
+def is_json(content_type: str) -> bool:
+    """Whether the body is taken for JSON."""
     main, _, sub = content_type.partition(";")[0].strip().lower().partition("/")
     return main == "application" and (sub == "json" or sub.endswith("+json"))
 

@@ -9,12 +9,14 @@ import hashlib
 import hmac
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fastapi.responses import JSONResponse
 
 from framework.errors import ConfigError
-from framework_http.faults import refusal
+from framework_http.faults import is_json, refusal
+from framework_http.weight import BRANCH, ESCAPES, Weight
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -115,39 +117,70 @@ LINGER_SECONDS = 10.0
 
 
 class _Body:
-    """What comes of a request.  size: bytes so far.  whole: nothing more comes."""
+    """What comes of a request.  size: bytes so far.  whole: nothing more comes.  fault: what is
+    too much of it, once that is known."""
 
-    def __init__(self, scope: Scope, receive: Receive) -> None:
-        self._receive = receive
+    def __init__(self, scope: Scope, receive: Receive, most: Most) -> None:
+        self._receive, self._most = receive, most
+        self._weight = Weight() if is_json(_header(scope, "content-type")) else None
         self.size = 0
+        self.fault: str | None = None
         length, chunked = _header(scope, "content-length"), _header(scope, "transfer-encoding")
         # Who waits to be told to go on has sent nothing, and is not told.
         waits = bool(_header(scope, "expect"))
         self.whole = waits or (length in ("", "0") and not chunked)
+        self._judge(int(length) if length.isdecimal() else 0)
 
     async def receive(self) -> Message:
         """ASGI."""
+        message = await self._taken()
+        data = message.get("body", b"")
+        self.size += len(data)
+        if self._weight is not None and self.fault is None:
+            self._weight.add(data)
+        self._judge(self.size)
+        return message
+
+    async def _taken(self) -> Message:
         message = await self._receive()
-        self.size += len(message.get("body", b""))
         self.whole = not message.get("more_body", False)
         return message
 
+    def _judge(self, size: int) -> None:
+        most = self._most
+        if size > most.bytes:
+            self.fault = f"the body is larger than {most.bytes} bytes"
+        elif self._weight is not None and self._weight.total > most.values:
+            self.fault = (
+                f"the body has more than {most.values} values, of which each list, each object "
+                f"and each field counts as {BRANCH}, and {ESCAPES} escaped characters as one; send "
+                "several requests"
+            )
+
     async def drain(self) -> None:
-        """Take the rest, or as much as comes in a while."""
+        """Take the rest, or as much as comes in a while; nobody reads it."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LINGER_SECONDS):
                 while not self.whole:
-                    await self.receive()
+                    await self._taken()
+
+
+@dataclass(frozen=True, slots=True)
+class Most:
+    """Of a body: bytes, and values as `Weight` counts them."""
+
+    bytes: int
+    values: int
 
 
 class BodyGuard:
-    """Answers 413 for a body over the limit, whatever its headers say.
+    """Answers 413 for a body over a limit, whatever its headers say, before it is read.
 
     Where an answer, of whomever, comes before the body was read, the rest is taken all the same:
     a connection that is closed on unread data is reset, and its client never sees the answer.
     """
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
+    def __init__(self, app: ASGIApp, most: Most) -> None:
         self._app = app
         self._most = most
 
@@ -156,12 +189,12 @@ class BodyGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _Body(scope, receive)
+        body = _Body(scope, receive, self._most)
 
         async def bounded() -> Message:
             message = await body.receive()
-            if body.size > self._most:
-                raise ValueError("the body is too large")
+            if body.fault is not None:
+                raise ValueError(body.fault)
             return message
 
         async def draining(message: Message) -> None:
@@ -175,21 +208,15 @@ class BodyGuard:
 
         async def unless_refused(message: Message) -> None:
             # What the application makes of the error above is not what the client is told.
-            if body.size <= self._most:
+            if body.fault is None:
                 await draining(message)
 
-        told = _header(scope, "content-length")
-        if told.isdigit() and int(told) > self._most:
-            await self._refuse(scope, receive, draining)
-            return
-        await self._app(scope, bounded, unless_refused)
-        if body.size > self._most:
-            await self._refuse(scope, receive, draining)
-
-    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
-        text = f"the body is larger than {self._most} bytes"
-        body = refusal(text, "invalid_request_error", 413)
-        await JSONResponse(body, 413, {"connection": "close"})(scope, receive, send)
+        if body.fault is None:
+            await self._app(scope, bounded, unless_refused)
+        if body.fault is not None:
+            told = refusal(body.fault, "invalid_request_error", 413)
+            answer = JSONResponse(told, 413, {"connection": "close"})
+            await answer(scope, receive, draining)
 
 
 class RequestIds:

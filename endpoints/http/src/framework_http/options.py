@@ -21,6 +21,13 @@ class HostOptions(BaseModel):
         "asked for.",
     )
     max_body_bytes: int = Field(default=16 * 2**20, ge=1, description="Largest request body.")
+    max_body_values: int = Field(
+        default=2**19,
+        ge=1,
+        description="Most values of a body of JSON; each list, each object and each field counts "
+        "as 8, and 8 escaped characters as one. While a body is read nobody else is served: some "
+        "50 ms for these.",
+    )
     max_header_bytes: int = Field(
         default=32 * 2**10, ge=1024, description="Largest head of a request."
     )

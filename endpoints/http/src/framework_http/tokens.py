@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import fastapi
+import msgspec
 from pydantic import ConfigDict
+from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http.openai.fields import Items, Known
 from framework_http.openai.models import check_model
+from framework_http.sse import JSON
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
+    from framework.contracts.tokenizer import Tokenizer
+
+_AT_ONCE = 2**16
 
 
 class TokenizeFields(Known):
@@ -45,38 +52,50 @@ class Tokenize(Endpoint):
         router = fastapi.APIRouter()
 
         @router.post("/tokenize")
-        async def tokenize(fields: TokenizeFields) -> dict[str, Any]:
+        async def tokenize(fields: TokenizeFields) -> Response:
             check_model(service, fields.model)
             ids = await _ids(service, fields)
             answer: dict[str, Any] = {
                 "count": len(ids),
                 "max_model_len": service.max_model_len,
-                "tokens": ids,
+                "tokens": msgspec.Raw(await asyncio.to_thread(_written, ids)),
             }
             if fields.return_token_strs:
-                answer["token_strs"] = await service.with_tokenizer(
-                    lambda tokenizer: [tokenizer.token_text(token) for token in ids]
+                texts = await service.with_tokenizer(
+                    lambda tokenizer: _written([tokenizer.token_text(token) for token in ids])
                 )
-            return answer
+                answer["token_strs"] = msgspec.Raw(texts)
+            return Response(JSON.encode(answer), media_type="application/json")
 
         @router.post("/detokenize")
         async def detokenize(fields: DetokenizeFields) -> dict[str, str]:
             check_model(service, fields.model)
-            size = await service.with_tokenizer(lambda tokenizer: tokenizer.vocab_size)
-            for token in fields.tokens:
-                if not 0 <= token < size:
-                    raise InputError(
-                        f"token id {token} is out of range",
-                        parameter="tokens",
-                        expected=f"ids in [0, {size})",
-                        found=token,
-                    )
-            text = await service.with_tokenizer(
-                lambda tokenizer: tokenizer.decode(fields.tokens, skip_special_tokens=False)
-            )
+            text = await service.with_tokenizer(lambda tokenizer: _text(tokenizer, fields.tokens))
             return {"prompt": text}
 
         return router
+
+
+def _written(items: list[Any]) -> bytes:
+    """A list as JSON, some of it at a time: a text may have millions of tokens, and others want
+    their turns meanwhile."""
+    starts = range(0, len(items), _AT_ONCE)
+    pieces = (JSON.encode(items[start : start + _AT_ONCE])[1:-1] for start in starts)
+    return b"[%b]" % b",".join(pieces)
+
+
+def _text(tokenizer: Tokenizer, tokens: list[int]) -> str:
+    """Raises InputError for what is no token."""
+    size = tokenizer.vocab_size
+    for token in tokens:
+        if not 0 <= token < size:
+            raise InputError(
+                f"token id {token} is out of range",
+                parameter="tokens",
+                expected=f"ids in [0, {size})",
+                found=token,
+            )
+    return tokenizer.decode(tokens, skip_special_tokens=False)
 
 
 async def _ids(service: Service, fields: TokenizeFields) -> list[int]:
