@@ -251,3 +251,114 @@ def test_too_many_heads_are_refused_before_anything_is_written():
     with pytest.raises(UnsupportedError, match="number of heads"):
         house.step([(house.request(4, 1), 0, 4)], PARAMS)
     assert house.cache.isnan().all()
+
+
+# q [T, 6, 32], k, v [T, 2, 32], a cache [pages, 2, 16 * 64], and out as q: one of them is changed.
+MISFITS = {
+    "queries of another type": ("q", lambda t: t.half()),
+    "keys of another type": ("k", lambda t: t.half()),
+    "values of another type": ("v", lambda t: t.bfloat16()),
+    "a result of another type": ("out", lambda t: t.bfloat16()),
+    "integers": ("q", lambda t: t.int()),
+    "queries elsewhere": ("q", lambda t: t.to("meta")),
+    "a cache elsewhere": ("cache", lambda t: t.to("meta")),
+    "fewer keys": ("k", lambda t: t[:-1]),
+    "fewer values": ("v", lambda t: t[:-1]),
+    "fewer queries": ("q", lambda t: t[:-1]),
+    "a short result": ("out", lambda t: t[:-1]),
+    "keys of fewer heads": ("k", lambda t: t[:, :1]),
+    "narrow keys": ("k", lambda t: t[..., :16].contiguous()),
+    "a narrow result": ("out", lambda t: t[..., :16].contiguous()),
+    "a result of fewer heads": ("out", lambda t: t[:, :3].contiguous()),
+    "no heads": ("q", lambda t: t[:, :0]),
+    "no KV heads": ("v", lambda t: t[:, :0]),
+    "queries without heads": ("q", lambda t: t.flatten(1)),
+    "scattered queries": ("q", lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)),
+    "scattered keys": ("k", lambda t: t.repeat(1, 1, 2)[..., ::2]),
+    "scattered values": ("v", lambda t: t.repeat(1, 2, 1)[:, ::2]),
+    "a scattered result": ("out", lambda t: t.repeat(1, 2, 1)[:, :6]),
+    "a cache of other heads": ("cache", lambda t: t[:, :1]),
+    "a cache of smaller pages": ("cache", lambda t: t[..., :512]),
+    "a cache of whole tokens": ("cache", lambda t: t.flatten(1)),
+}
+
+
+@pytest.mark.parametrize("changed", MISFITS)
+def test_tensors_that_the_part_in_c_would_misread_are_refused(changed):
+    """It has addresses alone, and would read or write beyond them."""
+    house = House()
+    house.backend.run = _with_one_changed(house.backend.run, *MISFITS[changed])
+    with pytest.raises(UnsupportedError, match="the cpu_paged backend does not serve this"):
+        house.step([(house.request(4, 1), 0, 4)], PARAMS)
+    assert house.cache.isnan().all()
+
+
+def _with_one_changed(run, name, change):
+    def changed(q, k, v, cache, metadata, params, out):
+        tensors = {"q": q, "k": k, "v": v, "cache": cache, "out": out}
+        tensors[name] = change(tensors[name])
+        run(**tensors, metadata=metadata, params=params)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("query_starts", lambda t: t.long()),
+        ("query_starts", lambda t: t[:-1]),
+        ("lengths", lambda t: t.long()),
+        ("lengths", lambda t: t.to("meta")),
+        ("page_table", lambda t: t.long()),
+        ("page_table", lambda t: t[:-1]),
+        ("page_table", lambda t: t[0]),
+        ("slot_mapping", lambda t: t.int()),
+        ("slot_mapping", lambda t: t[None]),
+    ],
+)
+def test_metadata_that_the_part_in_c_would_misread_is_refused(field, change):
+    house = House()
+    plan = house.builder.plan
+
+    def changed(common):
+        return plan(replace(common, **{field: change(getattr(common, field))}))
+
+    house.builder.plan = changed
+    with pytest.raises(UnsupportedError, match=f"of {field.replace('_', ' ')}"):
+        house.step([(house.request(4, 1), 0, 4)], PARAMS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sinks": torch.zeros(5)},
+        {"alibi_slopes": torch.zeros(6, 2)},
+        {"sinks": torch.zeros(6, device="meta")},
+        {"window": 0},
+        {"chunk": -1},
+    ],
+)
+def test_parameters_of_a_layer_that_do_not_fit_are_refused(changes):
+    house = House()
+    with pytest.raises(UnsupportedError, match=next(iter(changes))):
+        house.step([(house.request(4, 1), 0, 4)], replace(PARAMS, **changes))
+    assert house.cache.isnan().all()
+
+
+def test_pages_of_a_size_that_is_not_served_have_no_builder():
+    with pytest.raises(UnsupportedError, match="page size"):
+        House(page_tokens=8)
+
+
+def test_places_of_single_heads_and_numbers_may_be_any():
+    """Torch gives a dimension of one place whatever stride it likes."""
+    params = AttentionParams(scale=1.0)
+    usual = House(heads=1, kv_heads=1, size=16)
+    request = usual.request(4, 1)
+    (right,) = usual.step([(request, 0, 4)], params)
+    odd = House(heads=1, kv_heads=1, size=16)
+    odd.backend.run = _with_one_changed(
+        odd.backend.run, "q", lambda t: t.as_strided(t.shape, (16, 99, 1))
+    )
+    (found,) = odd.step([(odd.request(4, 1), 0, 4)], params)
+    assert torch.equal(found, right)

@@ -132,6 +132,10 @@ def refuse(field: str, expected: object, found: object) -> UnsupportedError:
 
 def check_mask(params: AttentionParams, causal: bool) -> None:
     """UnsupportedError for masks that `answer` rejects."""
+    for field in ("window", "chunk"):
+        value = getattr(params, field)
+        if value is not None and value < 1:
+            raise refuse(field, "at least 1", value)
     for field, needed in (("window", None), ("chunk", None), ("sink_tokens", 0)):
         if not causal and getattr(params, field) != needed:
             raise refuse(f"{field} with a bidirectional mask", needed, getattr(params, field))

@@ -34,6 +34,12 @@ class _Builder:
         return Step(common, self._page_tokens)
 
 
+def _check_page(page_tokens: int) -> None:
+    """UnsupportedError for a size that `answer` rejects."""
+    if page_tokens < 1 or page_tokens % LANES:
+        raise refuse("page size", f"a multiple of {LANES} tokens", page_tokens)
+
+
 class CpuPagedBackend(AttentionBackend):
     """Cache of a layer: [num_pages, kv_heads, page_tokens * (head_size + head_size_v)]; in a
     page and head K of LANES tokens lie side by side, dimension by dimension; V follow as
@@ -47,14 +53,14 @@ class CpuPagedBackend(AttentionBackend):
             raise refuse("kind of cache", "FullAttentionSpec", type(spec).__name__)
         if spec.dtype not in FLOATS:
             raise refuse("type of cache", " or ".join(FLOATS), spec.dtype)
-        if page_tokens < 1 or page_tokens % LANES:
-            raise refuse("page size", f"a multiple of {LANES} tokens", page_tokens)
+        _check_page(page_tokens)
         if spec.head_size_v % LANES:
             raise refuse("head_size_v", f"a multiple of {LANES}", spec.head_size_v)
         width = page_tokens * (spec.head_size + spec.head_size_v)
         return CacheLayout(shape=(num_pages, spec.num_kv_heads, width), dtype=spec.dtype)
 
     def builder(self, group: CacheGroup) -> MetadataBuilder:
+        _check_page(group.page_tokens)
         return _Builder(group.page_tokens)
 
     def run(

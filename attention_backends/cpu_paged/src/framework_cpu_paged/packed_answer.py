@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from framework.contracts.base import Answer, Rejected, Rejection
-from framework.contracts.kernel import OPERATORS, KernelQuery, KernelSupported
+from framework.contracts.kernel import OPERATORS, KernelQuery, KernelSupported, Operator
 from framework_cpu_paged.answer import native_is_built, not_built, unknown_instructions
 
 OPS = ("linear", "logits", "layer_input", "layer_output")
@@ -42,6 +42,8 @@ def _rules(query: KernelQuery) -> Iterator[tuple[bool, str, object]]:
         value = getattr(query, field)
         yield value not in allowed, field, " or ".join(map(str, allowed))
     operator = OPERATORS.get(query.op)
+    if operator is not None and query.op in OPS:
+        yield from _sizes(query, operator)
     known = frozenset(operator.traits if operator is not None else ())
     yield not query.traits <= known, "traits", f"some of {sorted(known)}"
     activations = query.traits & set(_ACTIVATIONS)
@@ -49,6 +51,20 @@ def _rules(query: KernelQuery) -> Iterator[tuple[bool, str, object]]:
     # Whole layers have weights that are read by nobody else.
     whole = query.op in ("layer_input", "layer_output")
     yield whole and query.keep_once, "keep_once", False
+
+
+def _sizes(query: KernelQuery, operator: Operator) -> Iterator[tuple[bool, str, object]]:
+    """Memory is reckoned with by them."""
+    sizes = query.sizes
+    whole = all(sizes.get(name, 0) >= 1 for name in operator.usual)
+    yield not whole, "sizes", f"at least 1 for each of {', '.join(operator.usual)}"
+    if whole and query.op == "layer_input":
+        heads = sizes["heads"] + 2 * sizes["kv_heads"]
+        fits = sizes["out_features"] == heads * sizes["head_size"]
+        yield not fits, "sizes", "out_features of (heads + 2 * kv_heads) * head_size"
+        yield sizes["head_size"] != 2 * sizes["half_head"], "sizes", "head_size of 2 * half_head"
+    if whole and query.op == "layer_output":
+        yield sizes["both"] != 2 * sizes["intermediate"], "sizes", "both of 2 * intermediate"
 
 
 def answer(query: KernelQuery, built: Callable[[], bool] = native_is_built) -> Answer:

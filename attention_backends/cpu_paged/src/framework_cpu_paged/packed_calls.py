@@ -9,6 +9,8 @@ import torch  # before _native, which looks for torch's thread pool when it is i
 from framework.contracts.base import Rejected, Rejection
 from framework.contracts.kernel import KernelQuery, Prepared
 from framework_cpu_paged import _native
+from framework_cpu_paged.packed_answer import answer
+from framework_cpu_paged.packed_checks import check_ids, check_rows, check_weights
 
 Weights = Mapping[str, torch.Tensor]
 Norm = tuple[int, float, float]
@@ -37,7 +39,11 @@ class UnfitError(Exception):
 def prepare(
     query: KernelQuery, weights: Weights, constants: Mapping[str, float]
 ) -> Prepared | Rejected:
-    """As `Kernel.prepare`."""
+    """As `Kernel.prepare`.  Raises UnsupportedError for weights that are not as the query says."""
+    said = answer(query)
+    if isinstance(said, Rejected):
+        return said
+    check_weights(query, weights)
     make = {"layer_input": _layer_input, "layer_output": _layer_output}.get(query.op, _linear)
     try:
         return make(query, weights, constants)
@@ -88,6 +94,11 @@ def _whole_rows(x: torch.Tensor) -> torch.Tensor:
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
+def _result(rows: int, width: int) -> torch.Tensor:
+    """In the type that the part in C writes, whatever the default of the process is."""
+    return torch.empty((rows, width), dtype=torch.float32, device="cpu")
+
+
 def _is_even(weight: torch.Tensor) -> bool:
     """Whether whole numbers of 16 bits lose no more than fp16 does: its rounding is off by some
     2^-12.3 of a number, that of an output's whole numbers by 2^-16.8 of the output's largest."""
@@ -128,17 +139,18 @@ def _whole(name: str, weight: torch.Tensor) -> int:
 def _linear(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
     packed = _pack(query, "weight", weights, "bias")
     outputs, inputs = query.sizes["out_features"], query.sizes["in_features"]
-    empty, threads, multiply = torch.empty, torch.get_num_threads, _native.multiply
+    threads, multiply = torch.get_num_threads, _native.multiply
 
     def call(x: torch.Tensor) -> torch.Tensor:
-        x = _whole_rows(x)
-        out = empty((len(x), outputs))
-        multiply(packed, x.data_ptr(), x.stride(0), len(x), out.data_ptr(), threads())
+        count = check_rows("x", x, inputs)
+        x, out = _whole_rows(x), _result(count, outputs)
+        multiply(packed, x.data_ptr(), x.stride(0), count, out.data_ptr(), threads())
         return out
 
     def rows(ids: torch.Tensor) -> torch.Tensor:
-        ids, out = ids.contiguous(), empty((len(ids), inputs))
-        _native.unpack(packed, ids.data_ptr(), len(ids), out.data_ptr())
+        count = check_ids(ids)
+        ids, out = ids.contiguous(), _result(count, inputs)
+        _native.unpack(packed, ids.data_ptr(), count, out.data_ptr())
         return out
 
     return Prepared(
@@ -173,8 +185,8 @@ def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, f
         sizes["kv_heads"],
         sizes["head_size"],
     )
-    outputs, empty, threads = sizes["out_features"], torch.empty, torch.get_num_threads
-    run = _native.run_entry
+    features, outputs, half = sizes["features"], sizes["out_features"], sizes["half_head"]
+    threads, run = torch.get_num_threads, _native.run_entry
 
     def call(
         x: torch.Tensor,
@@ -182,9 +194,11 @@ def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, f
         sines: torch.Tensor,
         kept: object = (linear, own),
     ) -> torch.Tensor:
+        rows = check_rows("x", x, features)
+        check_rows("cosines", cosines, half, rows)
+        check_rows("sines", sines, half, rows)
         x, cosines, sines = _whole_rows(x), cosines.contiguous(), sines.contiguous()
-        rows = len(x)
-        out = empty((rows, outputs))
+        out = _result(rows, outputs)
         run(
             entry,
             x.data_ptr(),
@@ -214,13 +228,14 @@ def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, 
         norm(own.get("mlp_end_norm")),
         activation,
     )
-    outputs, empty, threads = sizes["features"], torch.empty, torch.get_num_threads
-    run = _native.run_leave
+    inputs, outputs = sizes["in_features"], sizes["features"]
+    threads, run = torch.get_num_threads, _native.run_leave
 
     def call(attended: torch.Tensor, x: torch.Tensor, kept: object = (packed, own)) -> torch.Tensor:
+        rows = check_rows("x", x, outputs)
+        check_rows("attended", attended, inputs, rows)
         attended, x = _whole_rows(attended), _whole_rows(x)
-        rows = len(x)
-        out = empty((rows, outputs))
+        out = _result(rows, outputs)
         run(
             leave,
             attended.data_ptr(),
