@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from itertools import compress
-from operator import attrgetter, is_not
+from operator import is_not
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import astuple
 
 from framework.contracts.named import NamedFields, check_names
 from framework.contracts.sampling_checks import CHECKS, check_together, invalid
@@ -97,10 +98,8 @@ class SamplingParams(
 
     def __post_init__(self) -> None:
         # A default is right: requests set few of the many fields, and come one after the other.
-        for name in compress(_NAMES, map(is_not, _values_of(self), _DEFAULTS)):
-            CHECKS[name](self, name)
-        if type(self.output_kind) is not OutputKind:
-            _set_kind(self)
+        for name in compress(_NAMES, map(is_not, astuple(self), _DEFAULTS)):
+            _CHECKS[name](self, name)
         check_together(self)
 
     @property
@@ -129,17 +128,16 @@ class SamplingParams(
         return msgspec.structs.replace(self, **changes)
 
 
-def _set_kind(p: SamplingParams) -> None:
+def _set_kind(p: SamplingParams, name: str) -> None:
     kind: object = p.output_kind
+    if type(kind) is OutputKind:
+        return
     if not isinstance(kind, str) or kind not in list(OutputKind):
-        raise invalid("output_kind", f"one of {[kind.value for kind in OutputKind]}", kind)
+        raise invalid(name, f"one of {[kind.value for kind in OutputKind]}", kind)
     # A frozen struct: the plain string becomes the member before anybody has seen it.
-    msgspec.structs.force_setattr(p, "output_kind", OutputKind(kind))
+    msgspec.structs.force_setattr(p, name, OutputKind(kind))
 
 
-_NAMES = tuple(CHECKS)
-_values_of = attrgetter(*_NAMES)
-_DEFAULTS = tuple(
-    {field.name: field.default for field in msgspec.structs.fields(SamplingParams)}[name]
-    for name in _NAMES
-)
+_CHECKS = {**CHECKS, "output_kind": _set_kind}
+_NAMES = SamplingParams.__struct_fields__
+_DEFAULTS = tuple(field.default for field in msgspec.structs.fields(SamplingParams))

@@ -69,16 +69,16 @@ def _number(expected: str, low: float, high: float) -> Check:
 
 def _integer(expected: str, low: int, high: int, optional: bool = False) -> Check:
     def check(p: SamplingParams, name: str) -> None:
-        value = getattr(p, name)
-        if optional and value is None:
+        value, wanted = getattr(p, name), expected
+        if is_integer(value):
+            if low <= value <= high:
+                return
+            if value > high:
+                wanted = expected.removesuffix(", or None").removesuffix(" or None")
+                wanted += f", at most {high}"
+        elif optional and value is None:
             return
-        wanted = expected
-        if is_integer(value) and value > high:
-            wanted = (
-                f"{expected.removesuffix(', or None').removesuffix(' or None')}, at most {high}"
-            )
-        if not is_integer(value) or not low <= value <= high:
-            raise invalid(name, wanted, value, _plain(value))
+        raise invalid(name, wanted, value, _plain(value))
 
     return check
 

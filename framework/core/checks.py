@@ -1,47 +1,27 @@
-"""What a configuration or a request cannot ask of this engine."""
+"""What a configuration cannot ask of this engine, and a runner cannot tell of itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from framework.contracts.cache_plan import CacheLayoutName
-from framework.contracts.features import needed_features
 from framework.contracts.kv_cache_spec import KVCacheSpec
-from framework.contracts.pooling import PoolingParams
-from framework.contracts.sampling import SamplingParams
-from framework.contracts.sampling_checks import is_finite, is_integer
 from framework.core.kv.managers import manager_for
-from framework.errors import ConfigError, InputError, OverloadedError
+from framework.errors import ConfigError
 from framework.plugins.blame import unfit
 from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.contracts.kv_cache_spec import CacheManagerType
-    from framework.contracts.messages import EngineInput, EngineOutputs
     from framework.contracts.model_runner import ModelRunner
     from framework.contracts.step import CachePlan, RunnerInfo
     from framework.core.config import CoreConfig
-    from framework.core.queue import WaitingQueue
-    from framework.core.state import CoreState
 
-_I32, _I64 = np.iinfo(np.int32), np.iinfo(np.int64)
-_WHOLE = (
-    ("priority", int(_I64.min), int(_I64.max)),
-    ("seed", 0, int(np.iinfo(np.uint64).max)),
-    ("max_total", 1, int(_I32.max)),
-    ("encoder_tokens", 0, int(_I32.max)),
-)
-_KINDS = (
-    ("request_id", str, "a string"),
-    ("sampling", SamplingParams, "SamplingParams"),
-    ("pooling", (PoolingParams, type(None)), "PoolingParams, or None"),
-    ("stop_ids", (tuple, list), "a tuple of token ids"),
-    ("bad_words", (tuple, list), "a tuple of words, each of token ids"),
-)
+_MOST = int(np.iinfo(np.int64).max)
 
 
 def _all(found: Iterable[object], kind: type) -> bool:
@@ -50,7 +30,7 @@ def _all(found: Iterable[object], kind: type) -> bool:
 
 def _whole(value: object, least: int) -> bool:
     number = isinstance(value, Integral) and not isinstance(value, bool)
-    return number and least <= int(value) <= _I64.max  # type: ignore[call-overload]
+    return number and least <= int(value) <= _MOST  # type: ignore[call-overload]
 
 
 # What a runner tells when it is loaded: field, what is expected, whether a value is that.
@@ -92,150 +72,6 @@ def check_told(runner: ModelRunner, info: RunnerInfo, config: CoreConfig) -> Non
             found=config.loop_depth,
             mend="lower loop_depth",
         )
-
-
-def check_servable(entry: EngineInput, max_model_len: int, info: RunnerInfo) -> None:
-    """Raises InputError if the request can never be served, or holds a value for which the
-    arrays and the line of the core have no place."""
-    _check_values(entry)
-    count = len(entry.tokens)
-    if not 1 <= count <= entry.max_total <= max_model_len:
-        raise InputError(
-            "the request cannot fit",
-            parameter="prompt",
-            expected=f"1 <= prompt <= prompt + output <= {max_model_len} tokens",
-            found=f"a prompt of {count}, {entry.max_total} altogether",
-            mend="shorten the prompt or lower max_tokens",
-        )
-    if entry.pooling is not None and entry.max_total != count:
-        raise InputError(
-            "a request that is pooled is not continued",
-            parameter="max_total",
-            expected=f"the {count} tokens of the prompt",
-            found=entry.max_total,
-            mend="leave no room for output",
-        )
-    # One look at each: seen without a sign, a negative id is larger than any vocabulary.
-    if np.maximum.reduce(entry.tokens.view(np.uint32)) >= info.vocab_size:
-        raise InputError(
-            "the prompt holds token ids outside the vocabulary",
-            parameter="prompt",
-            expected=f"ids in [0, {info.vocab_size})",
-            found=f"from {entry.tokens.min()} to {entry.tokens.max()}",
-        )
-    if entry.pooling is None and not info.generates:
-        raise InputError(
-            "the model runner samples no tokens",
-            parameter="sampling",
-            expected="a request with pooling parameters",
-            found="one to be continued",
-        )
-    embeds = entry.pooling is not None and entry.pooling.task == "embed"
-    if embeds and "pooling" in info.features and info.embedding_size is None:
-        raise InputError(
-            "the model runner makes no embeddings",
-            parameter="pooling",
-            expected='pooling parameters with task="classify"',
-            found="task='embed'",
-        )
-    missing = needed_features(entry) - info.features
-    if missing:
-        raise InputError(
-            "the model runner does not serve what the request needs",
-            parameter=min(missing),
-            expected=f"one of the declared features {sorted(info.features)}",
-            found=sorted(missing),
-            mend="leave it out, or choose a runner that declares it",
-        )
-
-
-def check_id(name: str, state: CoreState, untold: Iterable[EngineOutputs]) -> None:
-    """Raises InputError for the id of a request that has not ended, or of whose end nobody has
-    heard: what is still told of it would be taken for the new one's.  untold: outputs of steps
-    that are over."""
-    ending = [end.request.id for end in state.ended]
-    ending += [outputs.request_ids[end.row] for outputs in untold for end in outputs.finished]
-    if name in state.requests or name in ending:
-        raise InputError(f"request id {name!r} is in use", parameter="request_id")
-
-
-def check_room(
-    queue: WaitingQueue, config: CoreConfig, num_tokens: int, clock: Callable[[], float]
-) -> None:
-    """Raises OverloadedError if a request of `num_tokens` may not wait beside those who do.
-
-    A prompt longer than the limit on tokens may wait alone: else it could never be served.
-    """
-    waiting, tokens = len(queue), queue.num_tokens
-    most, most_tokens = config.max_queued_requests, config.max_queued_tokens
-    if most is not None and waiting >= most:
-        expected, found = f"fewer than {most} requests waiting", str(waiting)
-    elif most_tokens is not None and waiting and tokens + num_tokens > most_tokens:
-        expected = f"prompts of at most {most_tokens} tokens waiting"
-        found = f"{tokens}, and {num_tokens} more"
-    else:
-        return
-    raise OverloadedError(
-        "the queue is full",
-        expected=expected,
-        found=found,
-        mend="ask again later",
-        retry_after=queue.rate.seconds_per_place(clock()),
-    )
-
-
-def _check_values(entry: EngineInput) -> None:
-    """Raises InputError for a value that is not of its type, or too large to be counted."""
-    for name, kinds, expected in _KINDS:
-        if not isinstance(getattr(entry, name), kinds):
-            raise _bad(name, expected, getattr(entry, name))
-    tokens: object = entry.tokens
-    if not (isinstance(tokens, np.ndarray) and tokens.dtype == np.int32 and tokens.ndim == 1):
-        raise _bad("prompt", "an int32 array of one dimension", tokens)
-    for name, low, high in _WHOLE:
-        value = getattr(entry, name)
-        if not is_integer(value) or not low <= value <= high:
-            raise _bad(name, f"an integer from {low} to {high}", value)
-    _check_ids("stop_ids", entry.stop_ids)
-    for word in entry.bad_words:
-        if not isinstance(word, tuple | list):
-            raise _bad("bad_words", "token ids of each word", word)
-        _check_ids("bad_words", word)
-    # NaN is neither before nor after any other time: all later ones would wait behind it.
-    if entry.deadline is not None and not is_finite(entry.deadline):
-        raise _bad("deadline", "seconds left, finite, or None", entry.deadline)
-    if entry.salt is not None and not isinstance(entry.salt, str):
-        raise _bad("salt", "a string, or None", entry.salt)
-    if not isinstance(entry.tenant, str):
-        raise _bad("tenant", "a string", entry.tenant)
-    if entry.adapter is not None and not is_integer(entry.adapter):
-        raise _bad("adapter", "an integer, or None", entry.adapter)
-    for parameter, kind, texts in (
-        ("payloads", str, entry.payloads),
-        ("extras", bytes, entry.extras),
-    ):
-        if texts == {}:  # far cheaper than to ask for its class
-            continue
-        if not isinstance(texts, Mapping):
-            raise _bad(parameter, "a mapping", texts)
-        for name, text in texts.items():
-            if not (isinstance(name, str) and isinstance(text, kind)):
-                raise _bad(parameter, f"{kind.__name__} by name", {name: text})
-
-
-def _check_ids(name: str, ids: Iterable[object]) -> None:
-    for token in ids:
-        if not is_integer(token) or not 0 <= token <= _I32.max:
-            raise _bad(name, "token ids", token)
-
-
-def _bad(parameter: str, expected: str, found: object) -> InputError:
-    return InputError(
-        f"{parameter} of the request is invalid",
-        parameter=parameter,
-        expected=expected,
-        found=shown(found),
-    )
 
 
 def check_whole_prompts(config: CoreConfig, max_model_len: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.step import NOTHING_LATE
-from framework.core.checks import check_cache, check_id, check_room, check_servable, check_told
+from framework.core.checks import check_cache, check_told
 from framework.core.kv.checked import checked_managers
 from framework.core.kv.groups import plan_cache
 from framework.core.kv.manager import KVManager
@@ -21,6 +21,7 @@ from framework.core.pinning import pin
 from framework.core.policies import checked
 from framework.core.profiling import Profiling
 from framework.core.request import Request
+from framework.core.request_checks import check_id, check_room, check_servable
 from framework.core.results import finish, submit
 from framework.core.scheduler import Scheduler
 from framework.core.sleep import Sleeper, send_back
@@ -102,8 +103,7 @@ class EngineCore:
         check_id(entry.request_id, state, self._landed)
         state.kv.encoder.check(entry.encoder_tokens, self.max_model_len)
         check_room(state.queue, state.config, len(entry.tokens), self._clock)
-        self._arrivals += 1
-        now = self._clock()
+        now, self._arrivals = self._clock(), self._arrivals + 1
         request = Request(entry, self._arrivals, now, state.tenants.enter(entry.tenant))
         request.attendants = state.hub.attendants(entry.extras)
         state.requests[entry.request_id] = request
@@ -252,7 +252,7 @@ class EngineCore:
         state = self._state
         send_back(state, self._clock)
         for request in state.requests.values():
-            request.hashes.clear()
+            request.forget_hashes()
         state.kv.prefix.new_epoch()
 
     def pin_prefix(

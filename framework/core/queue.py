@@ -75,10 +75,15 @@ class WaitingQueue:
 
     def watch(self, request: Request) -> None:
         """End the request if it waits when its deadline or the queue's limit passes."""
-        for seconds, always in ((request.input.deadline, True), (self._timeout, False)):
-            when = math.inf if seconds is None else request.arrived_at + seconds
-            if math.isfinite(when):  # one that is no time would block those behind it
-                heapq.heappush(self._deadlines, (when, request.arrival, always, request))
+        if request.input.deadline is not None:
+            self._end_at(request, request.input.deadline, True)
+        if self._timeout is not None:
+            self._end_at(request, self._timeout, False)
+
+    def _end_at(self, request: Request, seconds: float, always: bool) -> None:
+        when = request.arrived_at + seconds
+        if math.isfinite(when):  # one that is no time would block those behind it
+            heapq.heappush(self._deadlines, (when, request.arrival, always, request))
         if len(self._deadlines) > self._clear_at:
             self._forget_ended()
 

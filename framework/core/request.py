@@ -11,6 +11,7 @@ from framework.contracts.step import AdmittedRequest
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput
     from framework.contracts.step import I32
+    from framework.core.kv.hashing import Hash
 
 
 class Status(IntEnum):
@@ -30,7 +31,8 @@ class Request:
 
     tokens: int32, all known tokens while it has no slot; with a slot the slot table's row
     holds them.  There is no prefill or decode phase: `computed` tokens catch up with known
-    ones.  hashes: chained hashes of its full pages, as far as they were needed.
+    ones.  hashes: chained hashes of its full pages, as far as they were needed; chain: the hash
+    that goes on from the last of them.
     """
 
     __slots__ = (
@@ -39,6 +41,7 @@ class Request:
         "asked",
         "attendants",
         "cached",
+        "chain",
         "hashes",
         "in_vain",
         "input",
@@ -67,6 +70,7 @@ class Request:
         self.slot = -1
         self.key = 0.0
         self.hashes: list[bytes] = []
+        self.chain: Hash | None = None
         self.attendants: tuple[int, ...] = ()
         self.asked = False  # participants were asked to admit it, and must hear of its end
         self.cached: int | None = None
@@ -100,6 +104,11 @@ class Request:
             # The log-probability of position p comes from the logits at p - 1.
             limit = min(limit, self.prompt_logprobs_done - 1)
         return limit
+
+    def forget_hashes(self) -> None:
+        """They are made again, from another root."""
+        self.hashes.clear()
+        self.chain = None
 
     @property
     def has_run(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from framework.contracts.sampling import OutputKind, SamplingParams
 
@@ -63,7 +65,7 @@ def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:
     spared: dict[str, Any] = {} if sampling.max_tokens == 0 else {"prompt_logprobs": None}
     own, other = sampling.replace(n=1), sampling.replace(n=1, **spared)
     return tuple(
-        replace(
+        msgspec.structs.replace(
             request,
             request_id=f"{request.request_id}.{index}",
             sampling=own if index == 0 else other,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from framework.contracts.messages import EngineInput
 from framework.contracts.participant import External, SchedulerParticipant
@@ -510,6 +509,11 @@ BAD_ENTRIES = [
     ("bad_words", 7),
     ("bad_words", (7,)),
     ("bad_words", (("word",),)),
+    ("priority", True),
+    ("encoder_tokens", False),
+    ("deadline", True),
+    ("adapter", True),
+    ("payloads", [("image", "a")]),
 ]
 
 
@@ -528,6 +532,19 @@ def test_what_is_not_of_its_type_is_refused_and_stops_nobody(engine, name, value
         one.core.add(replace(entry, **{name: value}))
     assert error.value.parameter == name
     assert one.run()["good"].reason == "length"
+
+
+@pytest.mark.parametrize(
+    "tokens", [[1, 2], (1,), np.array([1, 2]), np.array([[1, 2]], np.int32), np.array([1.0])]
+)
+def test_a_prompt_is_an_array_of_int32_and_of_one_dimension(engine, tokens):
+    one = engine()
+    entry = EngineInput(
+        request_id="bad", tokens=tokens, sampling=SamplingParams(), seed=0, max_total=9
+    )
+    with pytest.raises(InputError, match="prompt of the request is invalid") as error:
+        one.core.add(entry)
+    assert error.value.parameter == "prompt"
 
 
 @pytest.mark.parametrize("seed", [-1, 2**64, 0.5, None])

@@ -43,10 +43,10 @@ def test_names_are_the_chain_of_digests_that_the_module_describes(steps):
         request_id="a", tokens=tokens, sampling=SamplingParams(), seed=0, max_total=99, salt="s"
     )
     request, hasher = Request(entry, 1, 0.0, 0), PageHasher("model", 2)
-    before, chain = hasher.first_input(request), []
-    for first in range(0, 10, 2):
-        before = sha256(before + tokens[first : first + 2].astype("<i4").tobytes()).digest()
-        chain.append(before)
+    root = b"root" + b"".join(len(t).to_bytes(8, "little") + t for t in (b"model", b"2", b"1"))
+    start = sha256(sha256(root).digest() + b"salt" + (1).to_bytes(8, "little") + b"s").digest()
+    data = tokens.astype("<i4").tobytes()
+    chain = [sha256(start + data[: 8 * count]).digest() for count in range(1, 6)]
     for count in steps:
         assert hasher.extend(request, tokens, count)[:count] == chain[:count]
     assert request.hashes == chain

@@ -1,26 +1,29 @@
 """Names of full pages: a chain of hashes, so that a page's name stands for all before it.
 
-    root = H(identity)     h0 = H(root, tokens 0, extras)     h1 = H(h0, tokens 1) ...
+    root = H(identity)     start = H(root, extras), or root     h0 = H(start, tokens 0)
+                                                                h1 = H(start, tokens 0, tokens 1)
 
-The chain runs over units of the shortest page; a longer page takes the name of its last
-unit, which also stands for all tokens before it.  That is how a prefix found in pages of one
-size is found in pages of another:
+The hash itself is the chain: it takes one unit more and is read off, so that what lies before is
+hashed once and not put in again by its name.  A unit is one of the shortest page; a longer page
+takes the name of its last unit, which also stands for all tokens before it.  That is how a prefix
+found in pages of one size is found in pages of another:
 
     units of 16    h0   h1   h2   h3
     pages of 16   |h0  |h1  |h2  |h3  |
     pages of 32   |     h1  |     h3  |
 
 Extras are tagged, and every text in them length-prefixed, so that no two different inputs have
-one encoding.  Tokens follow in a number of bytes that is always the same.
-The salt goes into the first unit only: the chain carries it on.
+one encoding; what they make is a digest, of a length that is always the same, behind which only
+tokens follow.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from functools import cache
 from hashlib import sha256
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -31,12 +34,16 @@ if TYPE_CHECKING:
     from framework.core.request import Request
 
 
-class _Hash(Protocol):
+class Hash(Protocol):
+    """Has the digest of all bytes that it was given, and takes more, as in `hashlib`."""
+
     def digest(self) -> bytes: ...
 
+    def update(self, data: bytes, /) -> object: ...
 
-NewHash = Callable[[bytes], _Hash]
-"""Makes what has the digest of some bytes, as in `hashlib`."""
+
+NewHash = Callable[[bytes], Hash]
+"""Makes one that was given some bytes."""
 
 
 def choose_hash(name: str) -> tuple[NewHash, bytes]:
@@ -70,9 +77,18 @@ def _field(tag: bytes, *values: str) -> bytes:
 def parts_of(tokens: I32, size: int) -> list[bytes]:
     """The tokens, int32 [n * size] or [n, size], as n parts of `size` tokens; at once, because
     to cut a string into n takes several times longer."""
-    data = np.ascontiguousarray(tokens, dtype="<i4")
-    parts: list[bytes] = data.reshape(-1).view(f"V{4 * size}").tolist()
+    data = np.ascontiguousarray(tokens, _IDS)
+    parts: list[Any] = data.reshape(-1).view(_part(size)).tolist()
     return parts
+
+
+_IDS = np.dtype("<i4")
+
+
+@cache
+def _part(size: int) -> np.dtype[np.void]:
+    """Made once: to make it costs more than to cut a prompt."""
+    return np.dtype((np.void, size * _IDS.itemsize))
 
 
 class PageHasher:
@@ -105,20 +121,27 @@ class PageHasher:
         hashes = request.hashes
         if len(hashes) >= count:
             return hashes
-        parts = parts_of(tokens[len(hashes) * self.unit : count * self.unit], self.unit)
-        new_hash = self.new_hash
-        last = hashes[-1] if hashes else self.first_input(request)
-        hashes += [last := new_hash(last + part).digest() for part in parts]
+        chain = self.chain_of(request)
+        take, read = chain.update, chain.digest
+        for part in parts_of(tokens[len(hashes) * self.unit : count * self.unit], self.unit):
+            take(part)
+            hashes.append(read())
         return hashes
 
-    def first_input(self, request: Request) -> bytes:
-        """What stands before the tokens of the first unit."""
+    def chain_of(self, request: Request) -> Hash:
+        """What has taken all units of the request that have a hash, and takes the next."""
+        if request.chain is None:
+            request.chain = self.new_hash(self.start(request))
+        return request.chain
+
+    def start(self, request: Request) -> bytes:
+        """What stands before the tokens of the first unit: a digest."""
         entry = request.input
-        prefix = self._root
+        extras = b""
         if entry.adapter is not None:
-            prefix += _field(b"adapter", str(entry.adapter))
+            extras += _field(b"adapter", str(entry.adapter))
         if entry.salt is not None:
-            prefix += _field(b"salt", entry.salt)
+            extras += _field(b"salt", entry.salt)
         for name in sorted(entry.payloads):
-            prefix += _field(b"payload", name, entry.payloads[name])
-        return prefix
+            extras += _field(b"payload", name, entry.payloads[name])
+        return self.new_hash(self._root + extras).digest() if extras else self._root

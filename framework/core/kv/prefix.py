@@ -157,7 +157,7 @@ class PrefixIndex:
     def _content(self, request: Request, tokens: I32, page: int, width: int) -> bytes:
         """What a page's name is made from: the name before it, and its tokens."""
         unit = page * width
-        before = request.hashes[unit - 1] if unit else self.hasher.first_input(request)
+        before = request.hashes[unit - 1] if unit else self.hasher.start(request)
         size = width * self.hasher.unit
         part = tokens[page * size : (page + 1) * size]
         return before + part.astype("<i4", copy=False).tobytes()
@@ -183,18 +183,19 @@ class PrefixIndex:
         """Name one page of one unit of each request: unit units[i], whose tokens are parts[i],
         lies in page places[i] of group 0."""
         self._pool.named()
-        new_hash, store = self.hasher.new_hash, self._pool.store
+        hasher, store = self.hasher, self._pool.store
         for request, unit, part, place in zip(requests, units, parts, places, strict=True):
             hashes = request.hashes
-            before = hashes[unit - 1] if unit else self.hasher.first_input(request)
-            content = before + part
+            before = hashes[unit - 1] if unit else hasher.start(request)
             if len(hashes) > unit:
                 name = hashes[unit]
             else:
-                name = new_hash(content).digest()
+                chain = request.chain or hasher.chain_of(request)
+                chain.update(part)
+                name = chain.digest()
                 hashes.append(name)
             if place:
-                store(place, name + _FIRST_GROUP, content)
+                store(place, name + _FIRST_GROUP, before + part)
 
     def name(
         self, request: Request, tokens: I32, tables: Sequence[I32], first: int, confirmed: int

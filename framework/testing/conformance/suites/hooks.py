@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import logging
 import statistics
@@ -284,6 +283,5 @@ def _frozen(value: object) -> object:
     if isinstance(value, dict):
         return dict(value)
     if isinstance(value, EngineInput):
-        fields = dataclasses.fields(value)
-        return {field.name: _frozen(getattr(value, field.name)) for field in fields}
+        return {name: _frozen(getattr(value, name)) for name in value.__struct_fields__}
     return value

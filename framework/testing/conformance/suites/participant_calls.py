@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+import msgspec
 import numpy as np
 
 from framework.contracts.messages import EngineInput
@@ -286,5 +286,5 @@ def _tokenizer() -> tuple[Tokenizer, frozenset[int]]:
 
 def _renamed(request: Request, name: str) -> Request:
     """The same under another id."""
-    entry = dataclasses.replace(request.input, request_id=name)
+    entry = msgspec.structs.replace(request.input, request_id=name)
     return Request(entry, request.arrival, request.arrived_at, request.tenant)
