@@ -125,13 +125,11 @@ class EngineStats:
     waiting_reasons: Mapping[str, int] = field(default_factory=dict)
 
 
-def empty_f64() -> F64:
-    """Of length 0."""
-    return np.zeros(0, np.float64)
+_EMPTY_F64: F64 = np.zeros(0, np.float64)
+_EMPTY_F64.flags.writeable = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOutputs:
+class EngineOutputs(msgspec.Struct, frozen=True, kw_only=True):
     """What one step brought, R rows.
 
     request_ids: one per row.  token_offsets: int32 [R + 1] into token_ids.
@@ -143,14 +141,14 @@ class EngineOutputs:
 
     step_id: int
     request_ids: tuple[str, ...] = ()
-    token_offsets: I32 = field(default_factory=empty_i32)
-    token_ids: I32 = field(default_factory=empty_i32)
+    token_offsets: I32 = empty_i32()
+    token_ids: I32 = empty_i32()
     logprobs: Logprobs | None = None
-    logprob_tokens: I32 = field(default_factory=empty_i32)
+    logprob_tokens: I32 = empty_i32()
     prompt_logprobs: tuple[PromptPart, ...] = ()
     pooled: tuple[Pooled, ...] = ()
     finished: tuple[Finished, ...] = ()
-    cached: I32 = field(default_factory=empty_i32)
-    waited: F64 = field(default_factory=empty_f64)
+    cached: I32 = empty_i32()
+    waited: F64 = _EMPTY_F64
     num_computed: int = 0
-    stats: EngineStats = field(default_factory=EngineStats)
+    stats: EngineStats = EngineStats()

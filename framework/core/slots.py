@@ -39,17 +39,15 @@ class SlotTable:
         self.num_slots = num_slots
         self.generation = np.zeros(num_slots, np.int32)
         self.tokens = np.empty((num_slots, max_len), np.int32)  # touched only where used
-        self.length = np.zeros(num_slots, np.int64)
-        self.known = np.zeros(num_slots, np.int64)
-        self.planned = np.zeros(num_slots, np.int64)
-        self.confirmed = np.zeros(num_slots, np.int64)
+        # Rows of one array: those that move together do so in one operation.
+        self.counts = np.zeros((5, num_slots), np.int64)
+        self.planned, self.known, self.in_flight, self.length, self.confirmed = self.counts
         self.reached = np.zeros(num_slots, np.int64)
         self.regains = np.full(num_slots, -1, np.int64)
         self.limit = np.zeros(num_slots, np.int64)
         self.cap = np.zeros(num_slots, np.int64)
         self.pooled = np.zeros(num_slots, np.bool_)
         self.min_length = np.zeros(num_slots, np.int64)
-        self.in_flight = np.zeros(num_slots, np.int64)
         self.attended = np.zeros(num_slots, np.bool_)
         self.arrival = np.zeros(num_slots, np.int64)
         self.arrived_at = np.zeros(num_slots, np.float64)

@@ -43,8 +43,13 @@ class Steady:
         self._own = slots = plan.slots.astype(np.int64)
         rows = len(slots)
         self._rows = rows
-        self._mask = np.zeros(table.num_slots, np.int64)
-        self._mask[slots] = 1
+        # planned, known and in_flight rise with each plan; what its result moves are in_flight,
+        # length and confirmed.
+        self._begun, self._over = table.counts[:3], table.counts[2:]
+        self._rise = np.zeros_like(self._begun)
+        self._rise[:, slots] = 1
+        self._fall = self._rise * np.array([[-1], [1], [1]])
+        self._all_tokens = table.tokens.reshape(-1)
         self._ones = _fixed(np.ones(rows, np.int32))
         self._wants = _fixed(np.ones(rows, np.bool_))
         self._zeros = _fixed(np.zeros(rows, np.int32))
@@ -54,7 +59,7 @@ class Steady:
         self._cached = _fixed(table.cached[slots])
         self._waited = _fixed(table.waited[slots])
         self._computed: I32 = table.planned[slots].astype(np.int32)
-        self._length: npt.NDArray[np.int64] | None = None
+        self._ends: npt.NDArray[np.int64] | None = None  # where the next token of each row lies
         stop_ids = table.stop_ids[slots]
         self._stop_ids = stop_ids if (stop_ids >= 0).any() else None
         self._no_pages: tuple[PageUpdates, ...] = (NO_UPDATES,) * state.kv.num_groups
@@ -90,7 +95,7 @@ class Steady:
     def _nobody_enters(self) -> bool:
         """Those who wait would not get a slot in this step either."""
         state = self._state
-        if not len(state.queue):
+        if len(state.requests) == self._rows:
             return True
         return state.queue.stands_still(self._clock) and (self._full or state.still_stuck)
 
@@ -116,10 +121,7 @@ class Steady:
         state.last_step += 1
         computed = self._computed
         self._computed = computed + self._ones
-        table, mask = state.slots, self._mask
-        table.planned += mask
-        table.known += mask
-        table.in_flight += mask
+        self._begun += self._rise
         return StepPlan(
             step_id=state.last_step,
             slots=self.slots,
@@ -160,30 +162,27 @@ class Steady:
         length = table.length[slots]
         self._ends_left = int((table.limit[slots] - length).min()) - 1
         self._until_name = int((self._unit - table.confirmed[slots] % self._unit).min())
-        return length
+        return slots * table.tokens.shape[1] + length
 
     def absorb(self, plan: StepPlan, result: StepResult) -> EngineOutputs | None:
         """What the step brought."""
         state, tokens = self._state, result.token_ids
-        if self._length is None:
-            self._length = self._begin()
+        if self._ends is None:
+            self._ends = self._begin()
         if self._ends_left <= 0 or state.order_changed or len(tokens) != self._rows:
             return None
         if state.ended or not _plain(result) or result.token_offsets.tobytes() != self._each:
             return None
         if self._stop_ids is not None and (self._stop_ids == tokens[:, None]).any():
             return None
-        table, mask = state.slots, self._mask
-        table.tokens[self._own, self._length] = tokens
+        self._all_tokens[self._ends] = tokens
         # Before any count moves: where it fails, the updater does the same again.
         if self._until_name <= 1 and not self._name(plan.computed + self._ones):
             return None
         self._ends_left -= 1
         state.done_step = plan.step_id
-        self._length += 1
-        table.length += mask
-        table.confirmed += mask
-        table.in_flight -= mask
+        self._ends += 1
+        self._over += self._fall
         self._until_name -= 1
         if self._stats is None:
             self._stats = state.stats()

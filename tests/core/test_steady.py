@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -31,8 +32,8 @@ MODELS = {
 def same(one, other):
     if isinstance(one, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other)
-    if is_dataclass(one):
-        names = [field.name for field in fields(one)]
+    if isinstance(one, msgspec.Struct) or is_dataclass(one):
+        names = getattr(one, "__struct_fields__", None) or [field.name for field in fields(one)]
         return all(same(getattr(one, name), getattr(other, name)) for name in names)
     if isinstance(one, (tuple, list)):
         return len(one) == len(other) and all(map(same, one, other))

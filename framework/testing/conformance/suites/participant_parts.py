@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -246,10 +247,13 @@ def _check_bytes(answer: object) -> None:
 
 
 def _state(thing: Any) -> dict[str, object]:
-    """Fields of a request, a plan or a result, as values that later changes do not reach."""
+    """Fields of a request, its input, a plan or a result, as values that later changes do not
+    reach."""
     if isinstance(thing, Request):
         own = {f"input.{name}": value for name, value in _state(thing.input).items()}
         return own | {name: _frozen(getattr(thing, name)) for name in thing.__slots__}
+    if isinstance(thing, msgspec.Struct):
+        return {name: _frozen(getattr(thing, name)) for name in thing.__struct_fields__}
     return {field.name: _frozen(getattr(thing, field.name)) for field in dataclasses.fields(thing)}
 
 
