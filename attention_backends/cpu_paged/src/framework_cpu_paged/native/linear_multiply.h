@@ -25,10 +25,12 @@ INLINE void add_floats(const struct product *product, const struct block *block,
     const float *x = product->x + block->row * product->x_stride;
     for (int32_t k = block->first; k < block->last; k++) {
         vec weight[MOST_PANELS * VECTORS];
-        for (int p = 0; p < panels; p++)
-            for (int j = 0; j < VECTORS; j++)
-                weight[p * VECTORS + j] = weights_of(product->packed, block, k, p, j, dtype);
-        for (int i = 0; i < rows; i++)
+        for (int j = 0; j < panels * VECTORS; j++) {
+            weight[j] = weights_of(product->packed, block, k, j / VECTORS, j % VECTORS, dtype);
+            if (rows == 1) /* at once, as sums leave no registers for all weights */
+                sums[0][j] += x[k] * weight[j];
+        }
+        for (int i = 0; i < rows && rows > 1; i++)
             for (int j = 0; j < panels * VECTORS; j++)
                 sums[i][j] += x[i * product->x_stride + k] * weight[j];
     }
@@ -100,13 +102,6 @@ INLINE void add_rows(const struct product *product, struct block block, int32_t 
 
 #undef CASE
 
-/* Not inlined: within a larger function the compiler keeps strides of rows in memory. */
-static __attribute__((noinline)) void SUFFIX(add_float_rows)(const struct product *product,
-                                                             struct block block, int32_t stop)
-{
-    add_rows(product, block, stop, FLOAT32);
-}
-
 /* Panels of few rows: all inputs at once, as each weight is read once. */
 INLINE void multiply_few(const struct product *product, int32_t first, int32_t last, int32_t row,
                          int32_t dtype, int rows, int panels)
@@ -126,75 +121,111 @@ INLINE void multiply_few(const struct product *product, int32_t first, int32_t l
     }
 }
 
-/* One block of inputs for all rows.  Weights that several blocks of rows need become float32 once
- * for all of them, where a register takes time to be filled with them. */
-INLINE void multiply_many(const struct product *product, struct block block, int32_t stop,
-                          int32_t dtype)
+/* The weights of a block as float32. */
+INLINE void decode(const struct packed *packed, const struct block *block, int32_t dtype, float *to)
 {
-#if !defined(PAGED_AVX512)
-    if (dtype != FLOAT32 && !in_words(dtype) && stop - block.row > ROWS) {
-        _Alignas(64) float decoded[INPUTS * WIDTH];
-        for (int32_t k = block.first; k < block.last; k++)
-            for (int j = 0; j < VECTORS; j++)
-                store(decoded + (k - block.first) * WIDTH + j * SIMD,
-                      weights_of(product->packed, &block, k, 0, j, dtype));
-        block.weights = decoded;
-        SUFFIX(add_float_rows)(product, block, stop);
-        return;
-    }
-#endif
-    if (dtype == FLOAT32)
-        SUFFIX(add_float_rows)(product, block, stop);
-    else
-        add_rows(product, block, stop, dtype);
+    for (int32_t k = block->first; k < block->last; k++)
+        for (int j = 0; j < VECTORS; j++)
+            store(to + (k - block->first) * WIDTH + j * SIMD, weights_of(packed, block, k, 0, j, dtype));
 }
 
-INLINE void multiply_as(const struct product *product, int32_t first, int32_t last, int32_t start,
-                        int32_t stop, int32_t dtype)
+/* What is compiled for each type of weights; one, two: for so many rows. */
+struct of_type {
+    void (*one)(const struct product *product, int32_t first, int32_t last, int32_t row);
+    void (*two)(const struct product *product, int32_t first, int32_t last, int32_t row);
+    void (*rows)(const struct product *product, struct block block, int32_t stop);
+    void (*decode)(const struct packed *packed, const struct block *block, float *to);
+};
+
+/* Functions of their own: within a larger one the compiler keeps strides and ends in memory. */
+#define OF_TYPE(dtype, name)                                                                       \
+    static void SUFFIX(one_##name)(const struct product *product, int32_t first, int32_t last,     \
+                                   int32_t row)                                                    \
+    {                                                                                              \
+        multiply_few(product, first, last, row, dtype, 1, MOST_PANELS);                            \
+    }                                                                                              \
+    static void SUFFIX(two_##name)(const struct product *product, int32_t first, int32_t last,     \
+                                   int32_t row)                                                    \
+    {                                                                                              \
+        multiply_few(product, first, last, row, dtype, 2, 2);                                      \
+    }                                                                                              \
+    static void SUFFIX(rows_##name)(const struct product *product, struct block block, int32_t stop) \
+    {                                                                                              \
+        add_rows(product, block, stop, dtype);                                                     \
+    }                                                                                              \
+    static void SUFFIX(decode_##name)(const struct packed *packed, const struct block *block,      \
+                                      float *to)                                                   \
+    {                                                                                              \
+        decode(packed, block, dtype, to);                                                          \
+    }
+#define FUNCTIONS(name)                                                                            \
+    {                                                                                              \
+        SUFFIX(one_##name), SUFFIX(two_##name), SUFFIX(rows_##name), SUFFIX(decode_##name)         \
+    }
+OF_TYPE(FLOAT32, floats)
+OF_TYPE(BFLOAT16, bfloats)
+OF_TYPE(FLOAT16, halves)
+OF_TYPE(INT8, bytes)
+static const struct of_type SUFFIX(types)[] = {[FLOAT32] = FUNCTIONS(floats),
+                                               [BFLOAT16] = FUNCTIONS(bfloats),
+                                               [FLOAT16] = FUNCTIONS(halves),
+                                               [INT8] = FUNCTIONS(bytes)};
+#undef OF_TYPE
+#undef FUNCTIONS
+
+/* Whether weights become float32 once for all of `rows` rows.  With AVX2 this pays late or never:
+ * beside sums a register is filled with fp16 in no time, and with bfloat16 in little. */
+INLINE int pays_decoding(int32_t dtype, int32_t rows)
+{
+#if defined(PAGED_AVX512)
+    (void)dtype, (void)rows;
+    return 0;
+#elif defined(PAGED_AVX2)
+    return dtype == BFLOAT16 && rows > 8 * ROWS;
+#else
+    return dtype != FLOAT32 && rows > ROWS;
+#endif
+}
+
+static void SUFFIX(multiply_many)(const struct product *product, int32_t first, int32_t last,
+                                  int32_t start, int32_t stop)
 {
     const struct packed *packed = product->packed;
-    if (stop - start == 1) {
-        multiply_few(product, first, last, start, dtype, 1, MOST_PANELS);
-        return;
-    }
-    if (stop - start == 2) {
-        multiply_few(product, first, last, start, dtype, 2, 2);
-        return;
-    }
+    const int32_t dtype = packed->dtype, decodes = pays_decoding(dtype, stop - start);
+    const struct of_type *type = &SUFFIX(types)[decodes ? FLOAT32 : dtype];
     const int32_t blocks = in_words(dtype) ? 1 : (packed->inputs + INPUTS - 1) / INPUTS;
     const int32_t size = (packed->inputs + blocks - 1) / blocks;
+    _Alignas(64) float decoded[INPUTS * WIDTH];
     for (int32_t panel = first; panel < last; panel++)
         for (int32_t k = 0; k < packed->inputs; k += size) {
             struct block block = {.weights = weights_at(packed, panel, k), .panel = panel,
                                   .row = start, .first = k, .last = k + size};
             if (block.last > packed->inputs)
                 block.last = packed->inputs;
-            multiply_many(product, block, stop, dtype);
+            if (decodes) {
+                SUFFIX(types)[dtype].decode(packed, &block, decoded);
+                block.weights = decoded;
+            }
+            type->rows(product, block, stop);
         }
 }
 
 static void SUFFIX(multiply_whole)(const struct product *product, int32_t first, int32_t last,
                                    int32_t start, int32_t stop)
 {
+    const struct of_type *type = &SUFFIX(types)[product->packed->dtype];
 #if defined(PACKED_AMX)
     if (in_tiles(product->packed->dtype)) {
         multiply_tiles(product, first, last, start, stop);
         return;
     }
 #endif
-    switch (product->packed->dtype) {
-    case INT8:
-        multiply_as(product, first, last, start, stop, INT8);
-        break;
-    case FLOAT32:
-        multiply_as(product, first, last, start, stop, FLOAT32);
-        break;
-    case BFLOAT16:
-        multiply_as(product, first, last, start, stop, BFLOAT16);
-        break;
-    default:
-        multiply_as(product, first, last, start, stop, FLOAT16);
-    }
+    if (stop - start == 1)
+        type->one(product, first, last, start);
+    else if (stop - start == 2)
+        type->two(product, first, last, start);
+    else
+        SUFFIX(multiply_many)(product, first, last, start, stop);
 }
 
 /* The last panel, which holds outputs that are none, by way of a buffer. */
