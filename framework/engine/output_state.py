@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from framework.contracts.sampling import OutputKind
@@ -146,8 +146,7 @@ class RequestState:
         self._touched: list[CompletionState] = []
         self.num_cached: int | None = None
         self.pooled: F32 | None = None
-        self.first_token_time: float | None = None
-        self.finished_time: float | None = None
+        self._metrics = RequestMetrics(arrival_time=request.arrival_time)
 
     def _completion(self, index: int, tokenizer: Tokenizer) -> CompletionState:
         sampling = self.request.sampling
@@ -190,10 +189,11 @@ class RequestState:
         if completion.finish_reason is not None:
             self.num_running -= 1
         self._touched.append(completion)
-        if ids and self.first_token_time is None:
-            self.first_token_time = time.time()
+        # Outputs share it: it is made anew when a time is known, not with each token.
+        if ids and self._metrics.first_token_time is None:
+            self._metrics = replace(self._metrics, first_token_time=time.time())
         if self.finished:
-            self.finished_time = time.time()
+            self._metrics = replace(self._metrics, finished_time=time.time())
         return stopped
 
     def take_prompt(self, start: int, entries: Sequence[LogprobsAt]) -> None:
@@ -224,11 +224,7 @@ class RequestState:
             num_cached_tokens=self.num_cached or 0,
             pooled=self.pooled,
             lora_request=self.request.adapter,
-            metrics=RequestMetrics(
-                arrival_time=self.request.arrival_time,
-                first_token_time=self.first_token_time,
-                finished_time=self.finished_time,
-            ),
+            metrics=self._metrics,
         )
 
     def _outputs(self, due: Sequence[CompletionState]) -> list[CompletionOutput]:

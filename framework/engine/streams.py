@@ -11,6 +11,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from framework.contracts.sampling import OutputKind
+from framework.engine.bell import Bell
 from framework.errors import FrameworkError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class OutputStream:
         self._outputs: deque[RequestOutput] = deque()
         self._kind = kind
         self._rest: _Rest | None = None
-        self._news = asyncio.Event()
+        self._news = Bell()
         self._error: BaseException | None = None
 
     def put(self, output: RequestOutput) -> None:
@@ -105,22 +106,21 @@ class OutputStream:
             if self._rest is None or self._kind is not OutputKind.DELTA:
                 self._rest = _Rest()  # a later one tells all that an earlier one did
             self._rest.add(output)
-        self._news.set()
+        self._news.ring()
 
     def fail(self, error: BaseException) -> None:
         """Nothing more will come; outputs that have are taken first."""
         self._error = error
-        self._news.set()
+        self._news.ring()
 
     async def take(self) -> RequestOutput:
-        """The next output.  Raises what `fail` was given."""
+        """The next output, for one task at a time.  Raises what `fail` was given."""
         while not self._outputs:
             if self._rest is not None:
                 rest, self._rest = self._rest, None
                 return rest.joined()
             if self._error is not None:
                 raise self._error.with_traceback(None)
-            self._news.clear()
             await self._news.wait()
         return self._outputs.popleft()
 

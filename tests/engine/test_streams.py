@@ -9,6 +9,7 @@ import tracemalloc
 import pytest
 
 from framework.contracts.sampling import OutputKind
+from framework.engine.bell import Bell
 from framework.engine.outputs import CompletionOutput, Logprob, RequestOutput
 from framework.engine.streams import MOST_WAITING, OutputStream
 
@@ -123,3 +124,26 @@ def test_nobody_who_takes_costs_some_bytes_for_each_token():
     finally:
         tracemalloc.stop()
     assert grown < 48 * count
+
+
+def test_a_bell_wakes_who_waits_and_forgets_rings_that_nobody_heard():
+    async def run():
+        bell = Bell()
+        bell.ring()
+        waiting = asyncio.create_task(bell.wait())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        bell.ring()
+        bell.ring()
+        await waiting
+        cancelled = asyncio.create_task(bell.wait())
+        await asyncio.sleep(0)
+        cancelled.cancel()
+        bell.ring()
+        assert await asyncio.gather(cancelled, return_exceptions=True) != [None]
+        last = asyncio.create_task(bell.wait())
+        await asyncio.sleep(0)
+        bell.ring()
+        await last
+
+    asyncio.run(run())

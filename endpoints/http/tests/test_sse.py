@@ -107,6 +107,37 @@ def test_silence_is_filled_before_and_between_events():
     assert (event, end) == ('data: {"late":true}\n\n', sse.DONE.decode())
 
 
+def test_silence_is_filled_each_time_and_no_timer_is_left():
+    class Pieces:
+        count = 0
+
+        def set(self):
+            self.count += 1
+
+    async def scene():
+        heard = Pieces()
+
+        async def slow():
+            for number in range(3):
+                yield {"number": number}
+                heard.count = 0
+                while heard.count < 2:  # the event, and silence
+                    await asyncio.sleep(0)
+
+        response = await sse.stream(slow(), STAYS, keep_alive=0.001)
+        pieces = await read(response, heard=heard)
+        timer = response._pump._timer
+        assert timer is None or timer.cancelled()
+        return pieces
+
+    text = "".join(asyncio.run(scene()))
+    silence = ": keep-alive\n\n"
+    for number in range(3):
+        _, text = text.split(f'data: {{"number":{number}}}\n\n')
+        assert text.startswith(silence)
+        text = text.removeprefix(silence)
+
+
 @pytest.mark.parametrize("most", [1, 3])
 def test_events_are_closed_when_the_client_goes_away(most):
     async def scene():

@@ -12,6 +12,7 @@ import msgspec
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
 
+from framework.engine.bell import Bell
 from framework.errors import FrameworkError
 from framework_http.faults import describe
 from framework_http.leaving import gone, unless_gone
@@ -89,9 +90,12 @@ class _Pump:
         self._form, self._keep_alive = form, keep_alive
         self._ready: list[bytes] = []
         self._size = 0
-        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._news, self._room = Bell(), asyncio.Event()
         self.ended = False
         self._error: Exception | None = None
+        self._loop = asyncio.get_running_loop()
+        self._idle_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._task = asyncio.create_task(self._run(events))
 
     async def _run(self, events: AsyncGenerator[Item, None]) -> None:
@@ -101,25 +105,25 @@ class _Pump:
                     event = self._form.encode(item)
                     self._ready.append(event)
                     self._size += len(event)
-                    self._news.set()
+                    self._news.ring()
                     if self._size >= MOST_READY:
                         self._room.clear()
                         await self._room.wait()
         except Exception as error:
             self._error = error
         self.ended = True
-        self._news.set()
+        self._news.ring()
 
     async def next(self) -> bytes | None:
         """All events that have come meanwhile, in one piece: a client that is slower than the
         engine costs no more than one that is not.  The form's `idle` if none has; None after the
         last.  Raises what the events raise."""
         if not self._ready and not self.ended:
-            self._news.clear()
-            try:
-                async with asyncio.timeout(self._keep_alive):
-                    await self._news.wait()
-            except TimeoutError:
+            self._idle_at = self._loop.time() + self._keep_alive
+            if self._timer is None:
+                self._timer = self._loop.call_at(self._idle_at, self._look)
+            await self._news.wait()
+            if not self._ready and not self.ended:
                 return self._form.idle
         if self._ready:
             found = b"".join(self._ready)
@@ -130,6 +134,18 @@ class _Pump:
         if self._error is not None:
             raise self._error
         return None
+
+    def _look(self) -> None:
+        """Wake who waits when nothing has come for a while.  One timer for the whole stream, which
+        learns when it is due that something came meanwhile: one for each wait costs more than to
+        wait."""
+        self._timer = None
+        if self._ready or self.ended:
+            return
+        if self._loop.time() < self._idle_at:
+            self._timer = self._loop.call_at(self._idle_at, self._look)
+        else:
+            self._news.ring()
 
     async def lines(self, first: bytes | None) -> AsyncIterator[bytes]:
         """`first`, all that follows, and the end."""
@@ -146,6 +162,8 @@ class _Pump:
     def end(self) -> None:
         """Nobody waits any more."""
         self._task.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class _EventStream(StreamingResponse):
