@@ -79,7 +79,7 @@ RIGHT: dict[str, list[object]] = {
     "min_p": [0, 0.0, 1, 1.0],
     "presence_penalty": [-2, 2.0, 0],
     "frequency_penalty": [-2, 2.0, 0],
-    "repetition_penalty": [1e-300, 1, 10**300],
+    "repetition_penalty": [1e-300, 1, 2**1000],
     "seed": [None, 0, -(2**63), 2**63 - 1],
     "stop": [None, "a", [], ["a", "é\n\0"], ("a",), "a" * 16_384],
     "stop_token_ids": [None, [], [0, 5], (1, 2)],
@@ -87,7 +87,7 @@ RIGHT: dict[str, list[object]] = {
     "min_tokens": [0, 16],
     "logprobs": [None, 0, -1, 5],
     "prompt_logprobs": [None, 0, -1, 5],
-    "logit_bias": [None, {}, {0: 1, 7: -100.0}],
+    "logit_bias": [None, {}, {0: 1, 7: -100.0}, {0: 2**64, 7: -(2**100)}],
     "bad_words": [None, [], ["a b"], ("a",)],
     "allowed_token_ids": [None, [0], (3, 4)],
     "structured_outputs": [None, {"regex": "a", "json": None}, {"json": {"type": "object"}}],
@@ -117,6 +117,15 @@ def test_a_wrong_value_is_an_input_error_that_names_the_field(name):
 def test_a_right_value_is_kept_as_it_is(name):
     for value in RIGHT[name]:
         assert getattr(SamplingParams(**{name: value}), name) == value
+
+
+@pytest.mark.parametrize("name", sorted(RIGHT))
+def test_a_right_value_can_travel_to_another_process(name):
+    for value in RIGHT[name]:
+        params = SamplingParams(**{name: value})
+        data = msgspec.msgpack.encode(params)
+        arrived = msgspec.msgpack.decode(data, type=SamplingParams)
+        assert msgspec.msgpack.encode(arrived) == data
 
 
 JUNK = st.recursive(

@@ -63,6 +63,8 @@ def _number(expected: str, low: float, high: float) -> Check:
         value = getattr(p, name)
         if isinstance(value, bool) or not isinstance(value, _NUMBER) or not low <= value <= high:
             raise invalid(name, expected, value, _plain(value))
+        if isinstance(value, int):  # no message can carry one beyond 64 bits
+            msgspec.structs.force_setattr(p, name, float(value))
 
     return check
 
@@ -135,12 +137,16 @@ def _mapping(p: SamplingParams, name: str) -> Mapping[Any, Any] | None:
 
 
 def _biases(p: SamplingParams, name: str) -> None:
-    for token, bias in (_mapping(p, name) or {}).items():
+    biases = _mapping(p, name) or {}
+    for token, bias in biases.items():
         if not is_integer(token) or token < 0:
             mend = "convert keys that are text with int()" if isinstance(token, str) else None
             raise invalid(name, "token ids (integers >= 0) as keys", token, mend)
         if not is_finite(bias, _FLOAT32):
             raise invalid(name, "numbers as values that are finite in float32", bias)
+    if any(isinstance(bias, int) for bias in biases.values()):  # as in `_number`
+        floats = {token: float(bias) for token, bias in biases.items()}
+        msgspec.structs.force_setattr(p, name, floats)
 
 
 def _structure(p: SamplingParams, name: str) -> None:

@@ -41,6 +41,8 @@ class RequestOptions:
             raise _bad("lora_request", "the name of a loaded adapter, a string", self.adapter)
         if self.deadline is not None and not (is_finite(self.deadline) and self.deadline > 0):
             raise _bad("deadline", "seconds from now, a finite number above 0", self.deadline)
+        if isinstance(self.deadline, int):  # no message can carry one beyond 64 bits
+            object.__setattr__(self, "deadline", float(self.deadline))
 
 
 def _bad(parameter: str, expected: str, found: object) -> InputError:

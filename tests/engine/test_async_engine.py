@@ -136,6 +136,7 @@ def test_what_is_wrong_with_a_request_is_told_before_it_runs_and_harms_nobody(in
                 await text_of(made, "")
             with pytest.raises(InputError, match="deadline"):
                 RequestOptions(deadline=float("nan"))
+            assert isinstance(RequestOptions(deadline=2**64).deadline, float)
             assert await text_of(made, "fine") == "fine"
 
     asyncio.run(run())
