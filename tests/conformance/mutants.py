@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from framework.contracts.base import Contract
+from framework.contracts.base import Contract, Supported
 from framework.testing.conformance import Layer, Status, Suite, check, clauses_of
 from framework.testing.conformance.report import Report
 from tests.conformance.fake_time import timed
@@ -49,6 +49,36 @@ def mutants_of(names: Iterable[object]) -> list[type[Contract]]:
         if isinstance(value, type) and owner is value:
             found.append(value)
     return found
+
+
+def bad_answers(
+    plain: type[Contract], none: str, reasons: str, also: Collection[str] = ()
+) -> tuple[type[Contract], type[Contract], type[Contract]]:
+    """Of a sound plugin, whose rejections hold its `field` and `code`: one that gives None in
+    place of them, which breaks clause `none`, and those in `also`; one that names a field of
+    another query, and one whose code is empty, which break `reasons`."""
+
+    class SaysNone(plain):  # type: ignore[misc, valid-type]
+        """None is no answer."""
+
+        def answer(self, query: Any) -> Any:
+            answer = super().answer(query)
+            return answer if isinstance(answer, Supported) else None
+
+    class NamesNoField(plain):  # type: ignore[misc, valid-type]
+        """Of another query."""
+
+        field = "head_size"
+
+    class NamesNoCode(plain):  # type: ignore[misc, valid-type]
+        """Nothing that a program could tell it by."""
+
+        code = ""
+
+    made = (SaysNone, NamesNoField, NamesNoCode)
+    for mutant in made:  # as if they stood beside `plain`
+        mutant.__module__, mutant.__qualname__ = plain.__module__, mutant.__name__
+    return breaks(none, *also)(made[0]), breaks(reasons)(made[1]), breaks(reasons)(made[2])
 
 
 def mark_of(mutant: type[Contract]) -> Breaks:

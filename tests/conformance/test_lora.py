@@ -19,6 +19,7 @@ from tests.conformance.fake_time import timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
+    bad_answers,
     breaks,
     mutants_of,
     skipped,
@@ -74,26 +75,9 @@ class LooksIntoTheFolder(Plain):
         return super().answer(query)
 
 
-@breaks("LORA-001", "LORA-003", "LORA-011")
-class SaysNone(Plain):
-    """None is no answer."""
-
-    def answer(self, query):
-        return None
-
-
-@breaks("LORA-002")
-class NamesNoField(Plain):
-    """Of another query."""
-
-    field = "head_size"
-
-
-@breaks("LORA-002")
-class NamesNoCode(Plain):
-    """Nothing that a program could tell it by."""
-
-    code = ""
+SaysNone, NamesNoField, NamesNoCode = bad_answers(
+    Plain, "LORA-001", "LORA-002", also=("LORA-003", "LORA-011")
+)
 
 
 @breaks("LORA-003")

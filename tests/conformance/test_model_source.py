@@ -18,6 +18,7 @@ from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
+    bad_answers,
     breaks,
     mutants_of,
     skipped,
@@ -60,27 +61,7 @@ class OnlyShortNames(Plain):
         return super().answer(query)
 
 
-@breaks("SRC-001")
-class SaysNone(Plain):
-    """None is no answer."""
-
-    def answer(self, query):
-        answer = super().answer(query)
-        return answer if isinstance(answer, Supported) else None
-
-
-@breaks("SRC-002")
-class NamesNoField(Plain):
-    """Of another query."""
-
-    field = "head_size"
-
-
-@breaks("SRC-002")
-class NamesNoCode(Plain):
-    """Nothing that a program could tell it by."""
-
-    code = ""
+SaysNone, NamesNoField, NamesNoCode = bad_answers(Plain, "SRC-001", "SRC-002")
 
 
 @breaks("SRC-003")

@@ -109,22 +109,36 @@ def files_of(root: Path) -> ModelFiles:
 
 
 def save_tiny(root: Path, name: str, **changes: Any) -> Tiny:
+    class_name, own = NAMES[name]
+    return Tiny(root, random_model(root, name, class_name, **{**TINY, **own, **changes}))
+
+
+def random_model(root: Path, name: str, config: str, **sizes: Any) -> Any:
+    """A random model that predicts tokens, of a class of Transformers' configurations; saved, and
+    with Transformers' eager attention.  Another name gives other numbers."""
     import transformers
 
-    class_name, own = NAMES[name]
-    torch.manual_seed(hash_of(name))
-    config = getattr(transformers, class_name)(**{**TINY, **own, **changes})
-    config._attn_implementation = "eager"
-    model = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+    torch.manual_seed(sum(name.encode()))
+    made = getattr(transformers, config)(**sizes)
+    kind = transformers.AutoModelForCausalLM
+    model = kind.from_config(made, attn_implementation="eager").float().eval()
     for parameter in model.parameters():
         # Initialisers leave biases at 0, norms at 1 and logits flat; a test must see them all.
         parameter.data += 0.05 * torch.randn_like(parameter)
     model.save_pretrained(root)
-    return Tiny(root, model)
+    return model
 
 
-def hash_of(name: str) -> int:
-    return sum(name.encode())
+@pytest.fixture(scope="session")
+def tiny_other() -> Callable[..., Any]:
+    """tiny_other(root, architecture, **changes): a random model of an architecture that only
+    Transformers' modelling code serves, saved, as Transformers' own."""
+    special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+
+    def make(root: Path, name: str, **changes: Any) -> Any:
+        return random_model(root, name, f"{name}Config", **{**TINY, **special, **changes})
+
+    return make
 
 
 @pytest.fixture(scope="session")

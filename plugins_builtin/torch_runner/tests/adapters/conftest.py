@@ -73,18 +73,6 @@ def ready(runner: Any, number: int, root: Path) -> Mapping[str, Any]:
 
 
 # Architectures that only Transformers' modelling code serves.
-SMALL: Mapping[str, Any] = {
-    "vocab_size": 96,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 OWN: Mapping[str, Mapping[str, Any]] = {
     "GPT2": {},
     "Phi3": {"original_max_position_embeddings": 128},
@@ -94,23 +82,16 @@ OWN: Mapping[str, Mapping[str, Any]] = {
 
 
 @pytest.fixture(scope="session")
-def tiny_hf(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Any]]:
+def tiny_hf(
+    tmp_path_factory: pytest.TempPathFactory, tiny_other: Callable[..., Any]
+) -> Callable[[str], tuple[Path, Any]]:
     """tiny_hf(architecture) -> (folder, the same in Transformers), made once."""
-    import transformers
-
     made: dict[str, tuple[Path, Any]] = {}
 
     def make(name: str) -> tuple[Path, Any]:
         if name not in made:
-            torch.manual_seed(sum(name.encode()))
-            config = getattr(transformers, f"{name}Config")(**{**SMALL, **OWN[name]})
-            kind = transformers.AutoModelForCausalLM
-            model = kind.from_config(config, attn_implementation="eager").float().eval()
-            for parameter in model.parameters():
-                parameter.data += 0.05 * torch.randn_like(parameter)
             root = tmp_path_factory.mktemp(name)
-            model.save_pretrained(root)
-            made[name] = root, model
+            made[name] = root, tiny_other(root, name, **OWN[name])
         return made[name]
 
     return make

@@ -9,25 +9,12 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 from framework.contracts.model_source import ModelFiles
 from framework_torch.hf import TransformersModel
 from framework_torch.weights.safetensors_loader import SafetensorsWeights
 
 VOCAB = 96
-COMMON = {
-    "vocab_size": VOCAB,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 128,
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-}
 # What each has that others have not.
 OWN: dict[str, dict[str, Any]] = {
     "Phi3": {
@@ -108,19 +95,6 @@ class History:
         return torch.einsum("hqk,khd->qhd", scores / total, v)
 
 
-def make(root: Path, name: str, **changes: Any) -> Any:
-    """Saves a tiny random model and returns it, with Transformers' eager attention."""
-    torch.manual_seed(sum(name.encode()))
-    config = getattr(transformers, f"{name}Config")(**{**COMMON, **OWN[name], **changes})
-    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager")
-    model = model.float().eval()
-    for parameter in model.parameters():
-        # Initialisers leave biases at 0 and norms at 1; a test must see them all.
-        parameter.data += 0.05 * torch.randn_like(parameter)
-    model.save_pretrained(root)
-    return model
-
-
 def files_of(root: Path) -> ModelFiles:
     return ModelFiles(
         name="tiny",
@@ -137,14 +111,14 @@ def build(root: Path, dtype: str = "float32", **files: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def saved(tmp_path_factory: pytest.TempPathFactory, tiny_other: Any) -> Any:
     """saved(name) -> (folder, the model in Transformers), made once."""
     known: dict[str, Any] = {}
 
     def get(name: str) -> Any:
         if name not in known:
             root = tmp_path_factory.mktemp(name)
-            known[name] = root, make(root, name)
+            known[name] = root, tiny_other(root, name, **OWN[name])
         return known[name]
 
     return get
@@ -156,8 +130,13 @@ def sequences() -> list[torch.Tensor]:
 
 
 @pytest.fixture
-def hf() -> Any:
+def hf(tiny_other: Any) -> Any:
     """Functions that the tests share."""
+
+    def make(root: Path, name: str, **changes: Any) -> Any:
+        """Saves a tiny random model and returns it."""
+        return tiny_other(root, name, **{**OWN[name], **changes})
+
     return SimpleNamespace(
         History=History, make=make, files_of=files_of, build=build, sequences=sequences
     )
