@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from framework.errors import ConfigError
+from framework.bench.plot import write_plot
 
 PANELS = (("ttft", "TTFT"), ("tpot", "TPOT"), ("e2el", "E2EL"))
 
@@ -37,7 +37,4 @@ def draw(path: Path, results: Sequence[Mapping[str, Any]], objectives: Mapping[s
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
         axes.legend(fontsize="small")
-    try:
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise ConfigError(f"the plot cannot be written: {error}", found=str(path)) from error
+    write_plot(figure, path)

@@ -12,11 +12,21 @@ from framework.bench.report import PolicyRun, check_folder, readable
 from framework.errors import ConfigError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from framework.bench.trace import Trace
 
 STYLES = ("-", "--", ":", "-.")
 MOST_TENANTS = 8
 """Curves of one policy: more cannot be told apart, and those of the most requests are drawn."""
+
+
+def write_plot(figure: Figure, path: Path) -> None:
+    """Raises ConfigError where the file cannot be written."""
+    try:
+        figure.savefig(path, dpi=120)
+    except OSError as error:
+        raise ConfigError(f"the plot cannot be written: {error}", found=str(path)) from error
 
 
 def check_plot(path: Path) -> None:
@@ -70,7 +80,4 @@ def plot(path: Path, trace: Trace, runs: Sequence[PolicyRun]) -> None:
     axes.set_ylim(0, 1.02)
     axes.grid(alpha=0.3)
     axes.legend(fontsize="small")
-    try:
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise ConfigError(f"the plot cannot be written: {error}", found=str(path)) from error
+    write_plot(figure, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from framework.errors import ConfigError
+from framework.bench.plot import write_plot
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -85,7 +85,4 @@ def plot_step(path: Path, figures: StepFigures, profile: Profile | None) -> None
         below.barh([name[:48] for name, _, _ in shown], [spent for *_, spent in shown], color="C1")
         below.invert_yaxis()
         below.set_xlabel("milliseconds a step, under the profiler")
-    try:
-        figure.savefig(path, dpi=120)
-    except OSError as error:
-        raise ConfigError(f"the plot cannot be written: {error}", found=str(path)) from error
+    write_plot(figure, path)

@@ -91,6 +91,6 @@ def _version(wanted: bool) -> None:
 
 def _tell_what_to_install() -> None:
     if only_the_core():
-        from framework.engine.build import INSTALL
+        from framework.engine.plugged import INSTALL
 
         typer.echo(f"only the core is installed; to run a model: {INSTALL}", err=True)

@@ -153,7 +153,7 @@ class CommandGroup(TyperGroup):
         if (*words_of(ctx), name) in found.unusable:
             raise unusable(found.unusable[(*words_of(ctx), name)])
         if not found.paths:
-            from framework.engine.build import INSTALL
+            from framework.engine.plugged import INSTALL
 
             raise ConfigError(
                 f"there is no command {name!r}: no installed plugin brings any",

@@ -7,8 +7,7 @@ from typing import Literal, get_args
 import msgspec
 
 from framework.contracts.named import NamedFields
-from framework.errors import InputError
-from framework.shown import shown
+from framework.contracts.sampling_checks import invalid
 
 Pooling = Literal["mean", "last", "cls"]
 """mean: of all tokens.  last, cls: the last and the first token's state alone."""
@@ -49,36 +48,30 @@ class PoolingParams(
 
     def __post_init__(self) -> None:
         if self.task not in POOLING_TASKS:
-            raise _bad("task", f"one of {', '.join(POOLING_TASKS)}", self.task)
+            raise invalid("task", f"one of {', '.join(POOLING_TASKS)}", self.task)
         if self.use_activation is not None and not isinstance(self.use_activation, bool):
-            raise _bad("use_activation", "True, False or None", self.use_activation)
+            raise invalid("use_activation", "True, False or None", self.use_activation)
         others = ("use_activation",) if self.task == "embed" else _EMBED_ONLY
         for name in others:
             if getattr(self, name) is not None:
-                raise _bad(name, f"None with task={self.task!r}", getattr(self, name))
+                raise invalid(name, f"None with task={self.task!r}", getattr(self, name))
         if self.pooling is not None and self.pooling not in POOLINGS:
-            raise _bad("pooling", f"one of {', '.join(POOLINGS)}, or None", self.pooling)
+            raise invalid("pooling", f"one of {', '.join(POOLINGS)}, or None", self.pooling)
         if self.normalize is not None and not isinstance(self.normalize, bool):
-            raise _bad("normalize", "True, False or None", self.normalize)
+            raise invalid("normalize", "True, False or None", self.normalize)
         if not _is_count(self.dimensions):
-            raise _bad("dimensions", "an integer >= 1, or None", self.dimensions)
+            raise invalid("dimensions", "an integer >= 1, or None", self.dimensions)
         found = self.truncate_prompt_tokens
         if not _is_count(found) and not (isinstance(found, int) and found == -1):
-            raise _bad("truncate_prompt_tokens", "an integer >= 1, -1 or None", found)
+            raise invalid("truncate_prompt_tokens", "an integer >= 1, -1 or None", found)
 
     def check(self, embedding_size: int) -> None:
         """Raise InputError for more numbers than the model's vectors have."""
         if self.dimensions is not None and self.dimensions > embedding_size:
-            raise _bad("dimensions", f"at most {embedding_size}", self.dimensions)
+            raise invalid("dimensions", f"at most {embedding_size}", self.dimensions)
 
 
 def _is_count(value: object) -> bool:
     if value is None:
         return True
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < _INT32
-
-
-def _bad(name: str, expected: str, found: object) -> InputError:
-    return InputError(
-        f"{name} is invalid", parameter=name, expected=expected, found=f"{shown(found):.80}"
-    )

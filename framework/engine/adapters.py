@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from framework.contracts.sampling_checks import invalid
 from framework.errors import ConfigError, InputError, UnsupportedError
 from framework.plugins.near import did_you_mean
 from framework.shown import is_whole, shown
@@ -105,13 +106,13 @@ class AdapterDirectory:
         InputError, UnsupportedError."""
         self._require()
         if not isinstance(name, str) or not name.strip() or not is_whole(name):
-            raise _bad("lora_name", "a name, text that is not empty", name)
+            raise invalid("lora_name", "a name, text that is not empty", name)
         if name in self._taken:
-            raise _bad("lora_name", "a name that no model has", name)
+            raise invalid("lora_name", "a name that no model has", name)
         if isinstance(root, os.PathLike):
             root = os.fspath(root)
         if not isinstance(root, str) or not root or "\0" in root:
-            raise _bad("lora_path", "a folder of this machine", root)
+            raise invalid("lora_path", "a folder of this machine", root)
         if name in self._entries and not again:
             raise InputError(
                 f"there is an adapter {shown(name):.80} already",
@@ -140,7 +141,7 @@ class AdapterDirectory:
     def pin(self, name: object, pinned: object) -> LoadedAdapter:
         """Raises as `find`."""
         if not isinstance(pinned, bool):
-            raise _bad("pinned", "True or False", pinned)
+            raise invalid("pinned", "True or False", pinned)
         with self._lock:
             entry = replace(self.find(name), pinned=pinned)
             self._entries[entry.name] = entry
@@ -188,12 +189,3 @@ def directory_of(
             mend=INSTALL,
         )
     return AdapterDirectory(serving[0], config.model.served_model_names or (config.model.model,))
-
-
-def _bad(parameter: str, expected: str, found: object) -> InputError:
-    return InputError(
-        f"{parameter} is invalid",
-        parameter=parameter,
-        expected=expected,
-        found=f"{shown(found):.80}",
-    )

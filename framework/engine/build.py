@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from framework.config.choices import check_frozen, open_registry
 from framework.engine.ability import Ability
-from framework.engine.adapters import AdapterDirectory, directory_of
+from framework.engine.adapters import AdapterDirectory
 from framework.engine.client import InProcessClient
 from framework.engine.ends import end_of_sequence_ids
-from framework.engine.events import build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
-from framework.engine.io import create_io_processors
 from framework.engine.meaning import core_config, runner_context
 from framework.engine.model_files import (
     find_draft_model,
@@ -26,22 +23,19 @@ from framework.engine.model_files import (
     load_tokenizer,
 )
 from framework.engine.participants import (
-    create_participants,
     front_halves,
     runner_control,
     start_participants,
 )
+from framework.engine.plugged import Plugged, plug
 from framework.engine.refusals import (
     refuse_inert,
     refuse_no_folder,
     refuse_silent,
     refuse_unadapted,
     refuse_unquantized,
-    refuse_unsupported,
 )
 from framework.engine.remote.messages import Started
-from framework.errors import PluginError
-from framework.plugins.kinds import Scope
 from framework.plugins.lookup import kept_out
 
 if TYPE_CHECKING:
@@ -49,7 +43,6 @@ if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
     from framework.contracts.executor import Executor
     from framework.contracts.kv_cache_spec import CacheManagerType
-    from framework.contracts.logits_processor import LogitsProcessor
     from framework.contracts.model_source import ModelFiles
     from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.scheduling_policy import SchedulingPolicy
@@ -59,9 +52,6 @@ if TYPE_CHECKING:
     from framework.plugins.registry import PluginRegistry
 
 log = logging.getLogger("framework")
-
-INSTALL = 'pip install "framework[default]"'
-_NEEDED = ("model_source", "weight_loader", "tokenizer", "executor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,83 +70,27 @@ class Engine:
     notes: tuple[str, ...]
 
 
-def build_registry(config: EngineConfig, scopes: Iterable[Scope] = tuple(Scope)) -> PluginRegistry:
-    """The plugins that this configuration may use, in a process of these scopes.
-
-    Raises PluginError with the line to install when there is nothing that could run a model,
-    and with the rows that differ from the lock where the configuration is frozen.
-    """
-    registry = open_registry(config, scopes=scopes)
-    registry.check()
-    missing = [kind for kind in _NEEDED if not registry.records(kind)]
-    if missing:
-        raise PluginError(
-            "only the core is installed; it cannot run a model by itself",
-            expected=f"plugins of the kinds {', '.join(_NEEDED)}",
-            found=f"none of {', '.join(missing)}",
-            mend=INSTALL,
-        )
-    check_frozen(config, registry)
-    return registry
-
-
 def build_engine(resolved: Resolved) -> Engine:
     """Everything from plugins to a bound cache.  On an error nothing is left running."""
-    # It needs pydantic, which `from framework import LLM` does not.
-    from framework.config.proposals import propose
-
     refuse_no_folder()
     with ExitStack() as undo:
         with _phase("plugins"):
-            registry = build_registry(resolved.config)
-            resolved, proposed = propose(resolved, registry)
-            config = resolved.config
-            refuse_unsupported(config)
-            template = config.model.template_text()
-            events = build_events(config, registry)
-            processors = create_processors(registry, config)
-            io_processors = create_io_processors(registry, config)
-            participants = create_participants(registry, config)
-            adapters = directory_of(config, participants)
-            # Made with the core; a wrong name is told before a model is looked for.
-            registry.find("scheduling_policy", config.scheduler.scheduling_policy, named=True)
-            if config.speculation.speculative_proposer is not None:
-                registry.find(
-                    "speculative_proposer", config.speculation.speculative_proposer, named=True
-                )
+            made = plug(resolved)
+        config, registry = made.resolved.config, made.registry
         with _phase("model files"):
             model = find_model(registry, config.model)
             draft_model = find_draft_model(registry, config)
         with _phase("tokenizer"):
             tokenizer = load_tokenizer(registry, config.model, model)
-        early = (*proposed, *registry.notes)
+        early = (*made.notes, *registry.notes)
         core, notes = build_core(
-            config, registry, model, tuple(processors), participants, draft_model
+            config, registry, model, tuple(made.processors), made.participants, draft_model
         )
         undo.callback(core.close)
-        inputs = InputProcessor(
-            tokenizer,
-            vocab_size=core.vocab_size,
-            max_model_len=core.max_model_len,
-            io_processors=io_processors,
-            chat_template=template,
-            eos_ids=end_of_sequence_ids(
-                tokenizer, model.generation_config, model.config, core.vocab_size
-            ),
-            seed=config.model.seed,
-            logits_processors=processors,
-            participants=participants,
-            readers=front_halves(participants, registry, config, model),
-            adapters=adapters,
-            able=Ability(
-                generates=core.info.generates,
-                embedding_size=core.info.embedding_size,
-                class_labels=core.info.class_labels,
-            ),
-        )
-        undo.callback(events.leave)
-        events.prepare(cache_facts(core))
-        client = InProcessClient(core, tokenizer, events)
+        inputs = _inputs(made, model, tokenizer, core)
+        undo.callback(made.events.leave)
+        made.events.prepare(cache_facts(core))
+        client = InProcessClient(core, tokenizer, made.events)
         undo.pop_all()
     notes = (*early, *notes)
     for note in notes:
@@ -164,14 +98,40 @@ def build_engine(resolved: Resolved) -> Engine:
     client.started(notes)
     return Engine(
         config=config,
-        provenance=resolved.provenance,
+        provenance=made.resolved.provenance,
         registry=registry,
         model=model,
         tokenizer=tokenizer,
         inputs=inputs,
-        adapters=adapters,
+        adapters=made.adapters,
         client=client,
         notes=notes,
+    )
+
+
+def _inputs(
+    made: Plugged, model: ModelFiles, tokenizer: Tokenizer, core: EngineCore
+) -> InputProcessor:
+    config = made.resolved.config
+    return InputProcessor(
+        tokenizer,
+        vocab_size=core.vocab_size,
+        max_model_len=core.max_model_len,
+        io_processors=made.io_processors,
+        chat_template=made.template,
+        eos_ids=end_of_sequence_ids(
+            tokenizer, model.generation_config, model.config, core.vocab_size
+        ),
+        seed=config.model.seed,
+        logits_processors=made.processors,
+        participants=made.participants,
+        readers=front_halves(made.participants, made.registry, config, model),
+        adapters=made.adapters,
+        able=Ability(
+            generates=core.info.generates,
+            embedding_size=core.info.embedding_size,
+            class_labels=core.info.class_labels,
+        ),
     )
 
 
@@ -211,12 +171,6 @@ def build_core(
         undo.pop_all()
     registry.log_states()
     return core, (*registry.notes[told:], *info.notes, f"max_model_len {core.max_model_len}")
-
-
-def create_processors(registry: PluginRegistry, config: EngineConfig) -> dict[str, LogitsProcessor]:
-    """Instances of the active logits processors, by name."""
-    made = registry.create_activated("logits_processor", config.plugin.logits_processors)
-    return {record.name: cast("LogitsProcessor", instance) for record, instance in made}
 
 
 def cache_facts(core: EngineCore) -> dict[str, str]:

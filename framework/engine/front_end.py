@@ -17,18 +17,14 @@ from framework.contracts.sampling import OutputKind
 from framework.engine import recipe
 from framework.engine.ability import GENERATES, Ability
 from framework.engine.adapters import NO_ADAPTERS, AdapterDirectory, directory_of
-from framework.engine.build import (
-    build_core,
-    build_registry,
-    create_processors,
-    started_of,
-)
+from framework.engine.build import build_core, started_of
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.io import IOProcessors, create_io_processors, find_processor
 from framework.engine.model_files import find_draft_model, find_model, load_tokenizer
 from framework.engine.participants import create_participants, front_halves
+from framework.engine.plugged import build_registry, create_processors
 from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
 from framework.engine.remote.messages import Started

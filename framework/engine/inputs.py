@@ -16,6 +16,7 @@ from framework.contracts.features import SERVED
 from framework.contracts.messages import EngineInput
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import OutputKind, SamplingParams
+from framework.contracts.sampling_checks import invalid
 from framework.engine.ability import GENERATES, Ability
 from framework.engine.adapters import NO_ADAPTERS, AdapterDirectory
 from framework.engine.extras import encode_extras, read_extras
@@ -102,7 +103,7 @@ class InputProcessor:
         Raises InputError or UnsupportedError, with the reason, and has then no effect.
         """
         if not isinstance(sampling, SamplingParams):
-            raise _bad("sampling_params", "SamplingParams", sampling)
+            raise invalid("sampling_params", "SamplingParams", sampling)
         _, [request, *more] = self.ask(TEXT, prompt, sampling, options)
         if more:
             raise InputError(
@@ -203,7 +204,7 @@ class InputProcessor:
             self.able.check_pooling(params)
             return params
         if not isinstance(params, SamplingParams):
-            raise _bad("params", "SamplingParams or PoolingParams", params)
+            raise invalid("params", "SamplingParams or PoolingParams", params)
         self.able.check_generating()
         self.able.check_logprobs(params, self._vocab_size)
         self._check_sampling(params)
@@ -292,9 +293,3 @@ def _internal_id(number: int, client_id: str | None) -> str:
         return str(number)
     known = "".join(c for c in client_id[:_LOGGED] if c.isascii() and (c.isalnum() or c in "-_."))
     return f"{number}:{known}"
-
-
-def _bad(parameter: str, expected: str, found: object) -> InputError:
-    return InputError(
-        f"{parameter} is invalid", parameter=parameter, expected=expected, found=shown(found)
-    )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from framework.contracts.sampling_checks import is_finite
-from framework.errors import InputError
-from framework.shown import is_whole, shown
+from framework.contracts.sampling_checks import invalid, is_finite
+from framework.shown import is_whole
 
 _INT64 = 2**63
 
@@ -32,23 +31,14 @@ class RequestOptions:
     def __post_init__(self) -> None:
         number = isinstance(self.priority, int) and not isinstance(self.priority, bool)
         if not number or not -_INT64 <= self.priority < _INT64:
-            raise _bad("priority", "a 64-bit integer, lower first", self.priority)
+            raise invalid("priority", "a 64-bit integer, lower first", self.priority)
         named = "" if self.request_id is None else self.request_id
         for name, text in (("tenant", self.tenant), ("request_id", named)):
             if not isinstance(text, str) or not is_whole(text):
-                raise _bad(name, "a string, without lone surrogates", text)
+                raise invalid(name, "a string, without lone surrogates", text)
         if self.adapter is not None and not isinstance(self.adapter, str):
-            raise _bad("lora_request", "the name of a loaded adapter, a string", self.adapter)
+            raise invalid("lora_request", "the name of a loaded adapter, a string", self.adapter)
         if self.deadline is not None and not (is_finite(self.deadline) and self.deadline > 0):
-            raise _bad("deadline", "seconds from now, a finite number above 0", self.deadline)
+            raise invalid("deadline", "seconds from now, a finite number above 0", self.deadline)
         if isinstance(self.deadline, int):  # no message can carry one beyond 64 bits
             object.__setattr__(self, "deadline", float(self.deadline))
-
-
-def _bad(parameter: str, expected: str, found: object) -> InputError:
-    return InputError(
-        f"{parameter} is invalid",
-        parameter=parameter,
-        expected=expected,
-        found=f"{shown(found):.80}",
-    )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from framework.contracts.step import I32, AdmittedRequest, Logprobs
+from framework.contracts.step import I32, AdmittedRequest, Logprobs, PromptLogprobs
 from framework.testing.ragged import flat
 from framework.testing.scripts import fingerprint
 
@@ -48,3 +48,19 @@ def logprobs_of(
     if not wanted:
         return None, np.zeros(0, np.int32)
     return flat(ids, values), np.array(wanted, np.int32)
+
+
+def prompt_logprobs_of(
+    row: int, occupant: Occupant, computed: int, end: int
+) -> list[PromptLogprobs]:
+    """Of what a step that computes tokens [computed, end) tells of the prompt, if it was asked;
+    those of position p are -p / 100."""
+    request = occupant.request
+    if request.sampling is None or request.sampling.prompt_logprobs is None:
+        return []
+    first = max(computed + 1, request.prompt_logprobs_from)
+    positions = range(first, min(end + 1, request.num_prompt))
+    if not positions:
+        return []
+    ids = [occupant.tokens[p] for p in positions]
+    return [PromptLogprobs(row=row, start=first, logprobs=flat(ids, [-p for p in positions]))]

@@ -37,16 +37,9 @@ from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
 from framework.testing.fake_cache import FakeCache
 from framework.testing.masks import Masks
-from framework.testing.occupant import Occupant, content_of, logprobs_of
-from framework.testing.ragged import flat, ragged
-from framework.testing.scripts import (
-    Drafter,
-    Script,
-    by_fingerprint,
-    classified,
-    fingerprint,
-    pooled,
-)
+from framework.testing.occupant import Occupant, content_of, logprobs_of, prompt_logprobs_of
+from framework.testing.ragged import ragged
+from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint, vector_of
 
 OPS = frozenset(("sleep", "wake"))
 
@@ -287,14 +280,15 @@ class ScriptedRunner(ModelRunner):
         return new
 
     def _pool(self, occupant: Occupant, computed: int) -> F32:
-        tokens, params = occupant.tokens, occupant.request.pooling
-        classes = params is not None and params.task == "classify"
-        able = bool(self.class_labels) if classes else self.embedding_size is not None
-        if params is None or not able or computed != len(tokens):
+        vector = vector_of(
+            occupant.tokens[:computed],
+            occupant.request.pooling,
+            len(self.class_labels),
+            self.embedding_size,
+        )
+        if vector is None or computed != len(occupant.tokens):
             raise IntegrityError("a row is pooled that is not whole, or was not to be pooled")
-        if classes or self.embedding_size is None:
-            return classified(tokens, len(self.class_labels), params)
-        return pooled(tokens, self.embedding_size, params)
+        return vector
 
     def _draft(self, occupant: Occupant, wanted: int) -> list[int]:
         if not self.drafter or not wanted:
@@ -302,13 +296,4 @@ class ScriptedRunner(ModelRunner):
         return list(self.drafter(occupant.request, occupant.tokens, wanted))[:wanted]
 
     def _score(self, row: int, occupant: Occupant, computed: int, new: int) -> list[PromptLogprobs]:
-        """Log-probability of prompt position p is -p / 100, so that a test can tell them."""
-        request = occupant.request
-        if request.sampling is None or request.sampling.prompt_logprobs is None:
-            return []
-        first = max(computed + 1, request.prompt_logprobs_from)
-        positions = range(first, min(computed + new + 1, request.num_prompt))
-        if not positions:
-            return []
-        ids = [occupant.tokens[p] for p in positions]
-        return [PromptLogprobs(row=row, start=first, logprobs=flat(ids, [-p for p in positions]))]
+        return prompt_logprobs_of(row, occupant, computed, computed + new)

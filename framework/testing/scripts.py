@@ -64,3 +64,15 @@ def classified(tokens: Sequence[int], classes: int, params: PoolingParams) -> F3
         powers = np.exp(numbers - numbers.max())
         numbers = powers / powers.sum()
     return numbers.astype(np.float32)
+
+
+def vector_of(
+    tokens: Sequence[int], params: PoolingParams | None, classes: int, size: int | None
+) -> F32 | None:
+    """What is asked for, of `classes` classes or of an embedding of `size` numbers; None where
+    nothing is, or there is none of it."""
+    if params is None:
+        return None
+    if params.task == "classify":
+        return classified(tokens, classes, params) if classes else None
+    return None if size is None else pooled(tokens, size, params)
