@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,58 @@ class Match:
     stop: str
 
 
+class _Automaton:
+    """The states of Aho and Corasick for these stop strings; searching changes nothing in it."""
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self.next: list[dict[str, int]] = [{}]
+        self.fail: list[int] = [0]
+        self.depth: list[int] = [0]
+        self.stop: list[int | None] = [None]
+        self.stops = stops
+        for index, stop in enumerate(stops):
+            self._insert(index, stop)
+        self._link()
+
+    def _insert(self, index: int, stop: str) -> None:
+        state = 0
+        for char in stop:
+            child = self.next[state].get(char)
+            if child is None:
+                child = len(self.next)
+                self.next[state][char] = child
+                self.next.append({})
+                self.fail.append(0)
+                self.depth.append(self.depth[state] + 1)
+                self.stop.append(None)
+            state = child
+        if self.stop[state] is None:
+            self.stop[state] = index
+
+    def _link(self) -> None:
+        """Failure links in breadth-first order; each state learns the first-listed stop that
+        ends there, its own or a shorter one."""
+        queue = deque(self.next[0].values())
+        while queue:
+            state = queue.popleft()
+            for char, child in self.next[state].items():
+                self.fail[child] = self.step(self.fail[state], char)
+                queue.append(child)
+            own, shorter = self.stop[state], self.stop[self.fail[state]]
+            if own is None or (shorter is not None and shorter < own):
+                self.stop[state] = shorter
+
+    def step(self, state: int, char: str) -> int:
+        while state and char not in self.next[state]:
+            state = self.fail[state]
+        return self.next[state].get(char, 0)
+
+
+_automaton = lru_cache(maxsize=8)(_Automaton)
+"""All outputs and all prompts of a request have the same stop strings, and may be thousands: each
+making its own of long ones would take minutes, and gigabytes."""
+
+
 class StopMatcher:
     """Searches a text that arrives in pieces.
 
@@ -27,63 +80,24 @@ class StopMatcher:
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
-        self._next: list[dict[str, int]] = [{}]
-        self._fail: list[int] = [0]
-        self._depth: list[int] = [0]
-        self._stop: list[int | None] = [None]
-        self._stops = tuple(stops)
-        for index, stop in enumerate(self._stops):
-            self._insert(index, stop)
-        self._link()
+        self._automaton = _automaton(tuple(stops))
         self._state = 0
-
-    def _insert(self, index: int, stop: str) -> None:
-        state = 0
-        for char in stop:
-            child = self._next[state].get(char)
-            if child is None:
-                child = len(self._next)
-                self._next[state][char] = child
-                self._next.append({})
-                self._fail.append(0)
-                self._depth.append(self._depth[state] + 1)
-                self._stop.append(None)
-            state = child
-        if self._stop[state] is None:
-            self._stop[state] = index
-
-    def _link(self) -> None:
-        """Failure links in breadth-first order; each state learns the first-listed stop that
-        ends there, its own or a shorter one."""
-        queue = deque(self._next[0].values())
-        while queue:
-            state = queue.popleft()
-            for char, child in self._next[state].items():
-                self._fail[child] = self._step(self._fail[state], char)
-                queue.append(child)
-            own, shorter = self._stop[state], self._stop[self._fail[state]]
-            if own is None or (shorter is not None and shorter < own):
-                self._stop[state] = shorter
-
-    def _step(self, state: int, char: str) -> int:
-        while state and char not in self._next[state]:
-            state = self._fail[state]
-        return self._next[state].get(char, 0)
 
     @property
     def withheld(self) -> int:
         """Characters at the end of the text that may still become part of a stop string."""
-        state = self._state
+        known, state = self._automaton, self._state
         # A complete stop that was let pass (min_tokens) begins nothing longer: fall back.
-        while state and not self._next[state]:
-            state = self._fail[state]
-        return self._depth[state]
+        while state and not known.next[state]:
+            state = known.fail[state]
+        return known.depth[state]
 
     def feed(self, text: str, *, act: bool) -> Match | None:
         """Search `text`, the next piece; with `act` False stops that complete in it pass."""
+        known = self._automaton
         for position, char in enumerate(text):
-            self._state = self._step(self._state, char)
-            index = self._stop[self._state]
+            self._state = known.step(self._state, char)
+            index = known.stop[self._state]
             if act and index is not None:
-                return Match(position + 1, self._stops[index])
+                return Match(position + 1, known.stops[index])
         return None

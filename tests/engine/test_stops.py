@@ -58,3 +58,13 @@ def test_pieces_of_a_text_are_searched_like_the_whole(pieces, stops):
 
 def test_a_stop_that_is_listed_twice_stands_where_it_was_listed_first():
     assert StopMatcher(["ab", "b", "ab"]).feed("ab", act=True) == Match(2, "ab")
+
+
+def test_outputs_of_one_request_share_what_is_made_of_its_stop_strings():
+    """16384 outputs may have 16384 characters of them."""
+    one, other = (StopMatcher(["ab", "bcd"]) for _ in range(2))
+    assert one._automaton is other._automaton
+    one.feed("a", act=True)
+    assert other.feed("b", act=True) is None
+    assert one.feed("b", act=True) == Match(1, "ab")
+    assert other.withheld == 1

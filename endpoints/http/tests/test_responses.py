@@ -261,3 +261,21 @@ def test_nothing_can_be_looked_up(client):
     for look_up in (client.responses.retrieve, client.responses.delete, client.responses.cancel):
         with pytest.raises(openai.NotFoundError, match="not kept"):
             look_up("resp_1")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("user", "\ud800"),
+        ("metadata", {"a": "\ud800"}),
+        ("metadata", {"\udfff": "a"}),
+        ("tool_choice", {"type": "auto", "more": ["\ud800"]}),
+    ],
+)
+@pytest.mark.parametrize("streams", [False, True])
+def test_what_cannot_be_given_back_is_a_400_that_names_the_field(http, name, value, streams):
+    body = json.dumps({"input": "a", "stream": streams, name: value})
+    given = {"content-type": "application/json"}
+    response = http.post("/v1/responses", content=body, headers=given)
+    assert response.status_code == 400, response.text
+    assert response.json()["error"]["param"] == name

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from framework_http.openai.blocks import Block, Blocks, Change
-from framework_http.openai.shapes import Usage, best, finite, own
+from framework_http.openai.shapes import Usage, best, check_written, finite, own
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
@@ -35,6 +35,7 @@ class Response:
         self._entries: list[LogprobsAt] = []
         self._logprobs: dict[int, list[dict[str, Any]]] = {}
         self._head = _head(fields, sampling, model)
+        check_written(self._head)
         self._status: dict[str, Any] = {"status": "in_progress"}
         self._counts = Usage()
         self._usage: dict[str, Any] | None = None

@@ -87,8 +87,8 @@ async def _ask(
         prompt["cache_salt"] = fields.cache_salt
     ends = await ends_of(service, calls.marked and fields.skip_special_tokens is None)
     reader = reader_for(service, prompt["prompt"], calls, one_call=one_call, ends=ends)
-    parts = ask.parts(service, [prompt], sampling, options)
-    return parts, Response(fields, sampling, model, reader)
+    response = Response(fields, sampling, model, reader)
+    return ask.parts(service, [prompt], sampling, options), response
 
 
 async def _events(

@@ -7,6 +7,9 @@ import uuid
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from framework.errors import InputError
+from framework_http.sse import JSON
+
 if TYPE_CHECKING:
     from framework.engine.outputs import CompletionOutput, Logprob, LogprobsAt, RequestOutput
 
@@ -72,6 +75,21 @@ def own(entry: LogprobsAt) -> Logprob:
 def best(entry: LogprobsAt, most: int) -> list[Logprob]:
     """The `most` likeliest, best first."""
     return sorted(entry.values(), key=lambda one: one.rank)[:most]
+
+
+def check_written(given_back: dict[str, Any]) -> None:
+    """Raises InputError, that names the field, for what a request said and no answer can repeat:
+    JSON that can be read may have halves of characters."""
+    for name, value in given_back.items():
+        try:
+            JSON.encode(value)
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                f"{name} cannot be given back in the answer",
+                parameter=name,
+                expected="text without lone surrogates",
+                found=f"{error!s:.100}",
+            ) from None
 
 
 def finite(value: float) -> float:
