@@ -44,6 +44,8 @@ INLINE void add_inputs(const struct product *product, const struct block *block,
     const int32_t column = block->panel * WIDTH - product->origin;
     float *out = product->out + block->row * product->out_stride + column;
     vec sums[ROWS][MOST_PANELS * VECTORS];
+    for (int i = 0; i < rows && panels == 1; i++) /* it comes while all is multiplied */
+        __builtin_prefetch(out + i * product->out_stride, 1);
 #if defined(PAGED_AVX2)
     if (in_words(dtype))
         add_words(product, block->panel, block->row, rows, panels, sums);

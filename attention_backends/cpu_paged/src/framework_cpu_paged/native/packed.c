@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Rows of a task share the panels they are multiplied with; more would not stay in the cache. */
-enum { TASK_ROWS = 96, TASKS_OF_A_THREAD = 4, ALIGNMENT = 64, ALONE = 32, ROWS_AT_ONCE = 4 };
+enum { TASK_ROWS = 96, TASKS_OF_A_THREAD = 16, ALIGNMENT = 64, ALONE = 32, ROWS_AT_ONCE = 4 };
 
 int fits_bfloat16(const float *values, int64_t count)
 {
@@ -131,10 +131,9 @@ static void prepare_some(void *data)
 /* The rows as the kernels want them, in room of this thread. */
 static int prepare(struct product *product, int64_t bytes, int32_t threads)
 {
-    char *room = room_for(PREPARED, (size_t)product->rows * (size_t)bytes + ALIGNMENT);
+    char *room = room_for(PREPARED, (size_t)product->rows * (size_t)bytes);
     if (room == NULL)
         return -1;
-    room += ALIGNMENT - (uintptr_t)room % ALIGNMENT;
     product->prepared_stride = bytes;
     struct preparing preparing = {product, room, 0};
     in_parallel(prepare_some, &preparing, product->rows < ALONE ? 1 : threads);

@@ -89,8 +89,8 @@ int fits_bfloat16(const float *values, int64_t count);
 /* 0, or -1 when memory is short. */
 int run_product(const struct product *product, int32_t threads);
 
-/* Room of the calling thread, kept from call to call, for each of two uses; NULL when memory is
- * short.  What it held before is lost when it grows. */
+/* Room of the calling thread, from the start of a cache line, kept from call to call, for each of two
+ * uses; NULL when memory is short.  What it held before is lost when it grows. */
 enum use { BETWEEN_STAGES, PREPARED, USES };
 void *room_for(enum use use, size_t bytes);
 

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+enum { LINE = 64 };
 struct room {
     void *values[USES];
     size_t bytes[USES];
@@ -38,7 +39,9 @@ void *room_for(enum use use, size_t bytes)
     }
     if (room->values[use] == NULL || room->bytes[use] < bytes) {
         free(room->values[use]);
-        room->values[use] = malloc(bytes + 1); /* NULL is for want of memory alone */
+        /* Whole lines, so that no vector lies in two; at least one, as NULL is for want of memory alone. */
+        const size_t whole = (bytes / LINE + 1) * LINE;
+        room->values[use] = aligned_alloc(LINE, whole);
         room->bytes[use] = room->values[use] == NULL ? 0 : bytes;
     }
     return room->values[use];
