@@ -9,7 +9,7 @@
 #if defined(PAGED_AVX512)
 enum { ROWS = 12, VECTORS = 2, INPUTS = 384 };
 #else
-enum { ROWS = 6, VECTORS = 2, INPUTS = 320 };
+enum { ROWS = 6, VECTORS = 2, INPUTS = 768 };
 #endif
 enum { WIDTH = VECTORS * SIMD, MOST_PANELS = 4, LAST_ROWS = 32 };
 
