@@ -42,6 +42,7 @@ def generate(
     ignore_eos: options.IgnoreEos = False,
     dtype: options.Dtype = None,
     quantization: options.Quantization = None,
+    kv_cache_dtype: options.KvCacheDtype = None,
     max_model_len: options.MaxModelLen = None,
     level: options.Level = None,
     config: options.Config = None,
@@ -52,6 +53,7 @@ def generate(
         "model": model,
         "dtype": dtype,
         "quantization": quantization,
+        "kv_cache_dtype": kv_cache_dtype,
         "max_model_len": max_model_len,
         "optimization_level": level,
     }

@@ -41,6 +41,10 @@ Dtype = Annotated[str | None, typer.Option(help="Element type, such as float32."
 Quantization = Annotated[
     str | None, typer.Option(help="How weights are kept, such as int8.", show_default="as they are")
 ]
+KvCacheDtype = Annotated[
+    str | None,
+    typer.Option(help="Type of K and V in the cache, such as float32.", show_default="auto"),
+]
 MaxModelLen = Annotated[int | None, typer.Option(help="Longest sequence, in tokens.")]
 Temperature = Annotated[float | None, typer.Option(help="0 is greedy.")]
 TopP = Annotated[float | None, typer.Option(help="Nucleus: keep this much probability.")]

@@ -34,6 +34,7 @@ def usual_query(registry: PluginRegistry, kind: Kind) -> Query | None:
     return AttentionQuery(
         platform=facts.name,
         capability=facts.capability,
+        features=facts.features,
         dtype=facts.dtypes[0],
         cache_dtype=facts.dtypes[0],
         head_size=64,

@@ -64,12 +64,16 @@ class ModelConfig(Section):
 class CacheConfig(Section):
     """kv_cache_memory_bytes: None leaves it to the platform.  num_pages: pages of the cache,
     one of them the null page, as long as memory holds them; None: what the platform gives.
-    page_size: tokens per page, None leaves it to the attention backend.  prefix_hash: sha256,
-    or xxhash where tenants trust each other.  enable_kv_events: see EngineCore.take_kv_events."""
+    page_size: tokens per page, None leaves it to the attention backend.  kv_cache_dtype: type of
+    K and V in the cache, a name such as "float16", or "auto": the model's, or where dtype is
+    "auto" and kernel_set "best" a narrower one that the attention backend prefers.
+    prefix_hash: sha256, or xxhash where tenants trust each other.  enable_kv_events: see
+    EngineCore.take_kv_events."""
 
     kv_cache_memory_bytes: int | None = Field(default=None, ge=1)
     num_pages: int | None = Field(default=None, ge=2, le=2**24)
     page_size: int | None = Field(default=None, ge=1)
+    kv_cache_dtype: str = Field(default="auto", min_length=1)
     enable_prefix_caching: bool = True
     prefix_hash: Literal["sha256", "xxhash"] = "sha256"
     enable_kv_events: bool = False

@@ -35,8 +35,9 @@ class AttentionQuery(Query):
 
     layer_type: "decoder" reads and writes pages; "encoder_only" keeps nothing: each row has all its
     tokens in the step, pages have no bytes, and `run` gets metadata whose mask is bidirectional.
-    platform: name of the chosen platform plugin.  dtype, cache_dtype: as torch writes them
-    ("float32").  window: the narrowest of the group's layers.  sink_tokens: the most.
+    platform: name of the chosen platform plugin; features: its `DeviceFacts.features`.  dtype,
+    cache_dtype: as torch writes them ("float32").  window: the narrowest of the group's layers.
+    sink_tokens: the most.
     What a layer needs in detail, and what each of it means, is in its `AttentionParams`.
     """
 
@@ -65,17 +66,22 @@ class AttentionQuery(Query):
     connector: bool = versioned(since="1.0", neutral=False)
     graph_mode: str = versioned(since="1.0", neutral="none")
     page_tokens: int | None = versioned(since="1.0", neutral=None)
+    features: frozenset[str] = versioned(since="1.1", neutral=frozenset(), hint=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSupported(Supported):
     """page_tokens: page sizes served, best first.  graphs: how far graphs can be captured.
-    batch_invariant: a row's output is the same, bit for bit, whatever rows are beside it."""
+    batch_invariant: a row's output is the same, bit for bit, whatever rows are beside it.
+    cache_dtypes: types narrower than the query's in which it would rather keep K and V, best first;
+    it serves each of them.  One of them is taken where the operator leaves the choice, and lets
+    kernels round (`kernel_set` "best")."""
 
     page_tokens: tuple[int, ...] = (16,)
     layouts: tuple[str, ...] = ("paged",)
     graphs: str = "none"
     batch_invariant: bool = False
+    cache_dtypes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,6 +132,7 @@ def versioned(
     factory: Callable[[], Any] | None = None,
     secret: bool = False,
     feature: str | None = None,
+    hint: bool = False,
 ) -> Any:
     """A dataclass field that carries the contract version it came with.
 
@@ -144,8 +145,11 @@ def versioned(
 
     feature: on a field of a plan, what a plugin has to declare before it is given a plan in which
     the field is not neutral; see `features_of`.
+
+    hint: of a query's field that tells something and asks for nothing, so that a candidate which
+    does not know it is asked whatever its value.
     """
-    metadata: dict[str, Any] = {"since": since, "feature": feature}
+    metadata: dict[str, Any] = {"since": since, "feature": feature, "hint": hint}
     if neutral is not _MISSING:
         metadata["neutral"] = neutral
     if factory is not None:
@@ -164,9 +168,12 @@ class Query:
     """
 
     def newer_than(self, version: tuple[int, int]) -> Mapping[str, Any]:
-        """Fields that came after contract `version` and hold a value that is not neutral."""
+        """Fields that came after contract `version`, are no hints and hold a value that is not
+        neutral."""
         late: dict[str, Any] = {}
         for field in dataclasses.fields(self):
+            if field.metadata.get("hint"):
+                continue
             since = tuple(int(part) for part in field.metadata.get("since", "1.0").split("."))
             value = getattr(self, field.name)
             if since > version and not _is_neutral(field, value):

@@ -50,6 +50,9 @@ class RunnerContext:
     request and step.  draft_model: files of the proposer's own model, or None.
     quantization: how weights are to be kept, see `framework.contracts.kernel.KernelQuery`, or None;
     a runner that does as asked declares the feature "quantization" and is refused with one if not.
+    cache_dtype: type of K and V in the cache, or "auto": the model's, or where `dtype` is "auto"
+    and `kernel_set` "best" a narrower one that the attention backend prefers; a runner
+    that does as asked declares the feature "cache_dtype" and is refused with another if not.
     adapters: how many adapters requests may name, and of which rank; None: none.  A runner that
     serves them declares the feature "adapters" and is refused with limits if not.
     kernel_set: what the platform may prefer, see `framework.contracts.kernel_sets.KERNEL_SETS`.
@@ -76,6 +79,7 @@ class RunnerContext:
     draft_model: ModelFiles | None = None
     kernel_set: KernelSet = "best"
     quantization: str | None = None
+    cache_dtype: str = "auto"
     adapters: AdapterLimits | None = None
 
 

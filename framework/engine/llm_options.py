@@ -30,6 +30,7 @@ class LLMOptions(TypedDict, total=False):
     kv_cache_memory_bytes: int | None
     num_pages: int | None
     page_size: int | None
+    kv_cache_dtype: str
     enable_prefix_caching: bool
     prefix_hash: str
     enable_kv_events: bool

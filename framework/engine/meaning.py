@@ -40,6 +40,7 @@ def runner_context(
         max_model_len=config.model.max_model_len,
         page_tokens=config.cache.page_size,
         cache_bytes=config.cache.kv_cache_memory_bytes,
+        cache_dtype=config.cache.kv_cache_dtype,
         load_format=config.model.load_format,
         seed=config.model.seed,
         logprobs_mode=config.execution.logprobs_mode,

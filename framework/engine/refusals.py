@@ -62,6 +62,19 @@ def refuse_unquantized(quantization: str | None, info: RunnerInfo, executor: str
         )
 
 
+def refuse_unkept(cache_dtype: str, info: RunnerInfo, executor: str) -> None:
+    """A runner that chooses the type of its cache itself would do so without a word."""
+    if cache_dtype != "auto" and "cache_dtype" not in info.features:
+        raise UnsupportedError(
+            f"kv_cache_dtype {cache_dtype!r} would change nothing: the model runner behind "
+            f"{executor} does not declare that it keeps K and V as asked",
+            expected="the feature 'cache_dtype'",
+            found=", ".join(sorted(info.features)) or "no features",
+            mend="leave kv_cache_dtype out, or choose an executor and a model runner that declare "
+            "it",
+        )
+
+
 def refuse_unadapted(adapters: AdapterLimits | None, info: RunnerInfo, executor: str) -> None:
     """A runner that knows of no adapters would compute the model as it is, without a word."""
     if adapters is not None and "adapters" not in info.features:

@@ -23,7 +23,6 @@ class RemoteEngine:
     def __init__(self, **options: Any) -> None:
         self._runner = asyncio.Runner()
         self._engine = AsyncEngine(**options)
-        self._number = 0
         try:
             self._runner.run(self._engine.start())
         except BaseException:
@@ -63,7 +62,6 @@ class RemoteEngine:
                 begun.set()
 
         async with asyncio.timeout(_WAIT), asyncio.TaskGroup() as tasks:
-            # One after another, so that numbers are known, from which seeds are made.
             for index in range(first):
                 tasks.create_task(one(index))
                 await asyncio.sleep(0)
@@ -75,10 +73,11 @@ class RemoteEngine:
             del beside
         await engine.check_integrity()
         made = [answer_of(params[i], got[i]) for i in range(len(prompts))]
-        for answer, asked in zip(made, params, strict=True):
-            root = asked.seed if asked.seed is not None else derive_seed(0, self._number)
+        for answer, asked, outputs in zip(made, params, got, strict=True):
+            # A request without an id of its own goes by its number, from which a seed is made.
+            number = int(outputs[-1].request_id)
+            root = asked.seed if asked.seed is not None else derive_seed(0, number)
             answer.seeds = (root, *(derive_seed(root, index) for index in range(1, asked.n)))
-            self._number += 1
         return made
 
 

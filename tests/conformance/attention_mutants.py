@@ -34,6 +34,22 @@ class OffersWhatItRejects(Changed):
         return answer
 
 
+@breaks("ATTN-011")
+class PrefersWhatItRejects(Changed):
+    def answered(self, query, answer):
+        if query.cache_dtype != query.dtype:
+            return rejected(query, "cache_dtype")
+        good = isinstance(answer, AttentionSupported) and query.dtype == "float32"
+        return replace(answer, cache_dtypes=("float16",)) if good else answer
+
+
+@breaks("ATTN-011")
+class PrefersMoreBytes(Changed):
+    def answered(self, query, answer):
+        good = isinstance(answer, AttentionSupported)
+        return replace(answer, cache_dtypes=("float32",)) if good else answer
+
+
 @breaks("ATTN-003")
 class TakesAnyPageSize(Changed):
     def answer(self, query):

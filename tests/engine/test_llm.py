@@ -389,6 +389,7 @@ def test_the_prefix_cache_can_be_reset(llm):
         ({"model": ""}, ConfigError, "model is invalid"),
         ({"tensor_parallel_size": 2}, UnsupportedError, "tensor"),
         ({"quantization": "awq"}, UnsupportedError, "quantization"),
+        ({"kv_cache_dtype": "float16"}, UnsupportedError, "kv_cache_dtype"),
         ({"scheduling_policy": "fcf"}, PluginError, "did you mean 'fcfs'"),
         ({"chat_template": "missing.jinja"}, ConfigError, "chat_template cannot be read"),
         ({"plugin_options": {"executor.echo.delai": 1}}, PluginError, "delai"),

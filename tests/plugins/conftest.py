@@ -24,6 +24,7 @@ from framework.contracts.base import Contract, Query, Supported, versioned
 class ThingQuery(Query):
     size: int = versioned(since="1.0")
     colour: str = versioned(since="1.1", neutral="grey")
+    smell: str = versioned(since="1.1", neutral="none", hint=True)
 
 def default_query():
     return ThingQuery(size=5)

@@ -127,6 +127,13 @@ def test_candidate_older_than_a_field_is_not_asked(house, query, facts, colour, 
         assert package not in sys.modules
 
 
+def test_a_candidate_older_than_a_hint_is_asked_all_the_same(house, query):
+    """A field that only tells something keeps out no plugin that does not know it."""
+    house.thing("a", "d", contract=">=1.0,<2")
+    chosen = select(house.registry(), "thing", query(size=1, smell="sweet"))
+    assert chosen.record.name == "a"
+
+
 BROKEN = """
 from thing_contract import Thing
 class T(Thing):

@@ -27,7 +27,7 @@ from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.step import CacheGroup
 from framework.errors import UnsupportedError
 from framework.testing.conformance import check
-from framework_cpu_paged.answer import answer
+from framework_cpu_paged.answer import VARIABLE, answer
 from framework_cpu_paged.backend import CpuPagedBackend
 
 _native = pytest.importorskip("framework_cpu_paged._native", reason="no C compiler built it")
@@ -221,6 +221,25 @@ def test_what_it_cannot_do_is_rejected_by_name(field, value):
     assert isinstance(found, Rejected)
     assert field in [reason.field for reason in found.reasons]
     assert all(reason.remedy for reason in found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("features", "cache_dtype", "instructions", "preferred"),
+    [
+        ({"avx2", "f16c", "fma"}, "float32", "", ("float16",)),
+        ({"avx2", "f16c"}, "float16", "", ()),
+        ({"avx2", "f16c"}, "bfloat16", "", ()),
+        ({"avx", "f16c"}, "float32", "", ()),
+        (set(), "float32", "", ()),
+        ({"avx2", "f16c"}, "float32", "plain", ()),
+    ],
+)
+def test_fp16_is_preferred_where_the_processor_reads_it_as_fast(
+    features, cache_dtype, instructions, preferred, monkeypatch
+):
+    monkeypatch.setenv(VARIABLE, instructions)
+    asked = replace(QUERY, features=frozenset(features), cache_dtype=cache_dtype)
+    assert answer(asked).cache_dtypes == preferred
 
 
 def test_without_its_part_in_c_it_says_what_to_install():

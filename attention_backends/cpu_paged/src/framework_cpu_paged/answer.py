@@ -23,6 +23,8 @@ PAGE_TOKENS = (16, 32, 64, 128)
 
 INSTRUCTIONS = ("amx", "avx512", "avx2", "plain")
 VARIABLE = "FRAMEWORK_CPU_INSTRUCTIONS"
+WIDENING = frozenset(("avx2", "f16c"))
+"""Instructions that read fp16 as fast as float32, so that half the bytes are half the time."""
 
 # Fields that must keep a value, and what else to do about it.
 _FIXED = (
@@ -116,8 +118,16 @@ def answer(query: AttentionQuery, built: Callable[[], bool] = native_is_built) -
     return AttentionSupported(
         page_tokens=PAGE_TOKENS if asked is None else (asked,),
         batch_invariant=True,
+        cache_dtypes=_preferred(query),
         note="fused, in C, in torch's threads",
     )
+
+
+def _preferred(query: AttentionQuery) -> tuple[str, ...]:
+    """fp16 for float32, where no instruction is needed that the processor lacks."""
+    plain = os.environ.get(VARIABLE) == "plain"
+    fast = query.cache_dtype == "float32" and query.features >= WIDENING and not plain
+    return ("float16",) if fast else ()
 
 
 def refuse(field: str, expected: object, found: object) -> UnsupportedError:

@@ -161,6 +161,27 @@ class AnswerClauses(AttentionClauses):
     def newer_queries_are_rejected(self) -> None:
         check_newer(self.target, self.query())
 
+    @clause(
+        "ATTN-011", "a type of cache that it prefers is narrower, and it serves it", of=("answer",)
+    )
+    def preferred_types_are_served(self) -> None:
+        for capability in (None, "grouped_heads", "window", "softcap", "sinks"):
+            for features in [self.plain(), *(self.supported(capability) if capability else ())]:
+                for name in self.ask(features).cache_dtypes:
+                    asked = DTYPE_BYTES[features.cache_dtype]
+                    expect(
+                        DTYPE_BYTES.get(name, asked) < asked,
+                        "a preferred type of cache is not narrower than the one asked for",
+                        expected=f"one of less than {asked} bytes",
+                        found=name,
+                    )
+                    answer = self.ask(replace(features, cache_dtype=name))
+                    expect(
+                        isinstance(answer, AttentionSupported),
+                        "a type of cache is preferred, and not served when asked for",
+                        found=answer,
+                    )
+
     @clause("ATTN-020", "a page of the layout has the bytes that the spec says", of=("layout",))
     def layouts_have_the_planned_size(self) -> None:
         for capability in ("float32", "float16", "bfloat16", "grouped_heads", "unequal_head_sizes"):

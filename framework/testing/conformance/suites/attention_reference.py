@@ -48,6 +48,7 @@ class Features:
         return AttentionQuery(
             platform=facts.name,
             capability=facts.capability,
+            features=facts.features,
             tensor_api=tensor_api,
             dtype=self.dtype,
             cache_dtype=self.cache_dtype,

@@ -63,15 +63,19 @@ class SchedulerParticipantSuite(ParticipantCalls):
         witness.check()
         expect(not witness.inside, f"never released: {sorted(witness.inside)}")
 
+    @property
+    def most_steps(self) -> int:
+        """In which all requests of a workload have to end: one without anything to compute takes
+        half a millisecond."""
+        return int(self.patience * self.slowness * 1000)
+
     def work(self, case: Case, witness: Witness, one: Harness, **more: Any) -> Workload:
         """Random requests; half of them name the participant."""
 
         def own(number: int) -> dict[str, Any]:
             return self.fields(case, number // 2) if number % 2 == 0 else {}
 
-        # A step without anything to compute takes half a millisecond.
-        most = int(self.patience * self.slowness * 1000)
-        options = {"requests": 10, "may_fail": _refused(witness), "most": most, **more}
+        options = {"requests": 10, "may_fail": _refused(witness), "most": self.most_steps, **more}
         made = Workload(rng=case.rng, engine=one, more=own, masked=witness.masked, **options)
         made.run()
         served = [a for a in one.answers.values() if a.reason == "length"]
@@ -87,7 +91,13 @@ class SchedulerParticipantSuite(ParticipantCalls):
     def requests_without_arguments_are_taken(self) -> None:
         for case in self.cases(4):
             with self.engine(case) as (witness, one):
-                work = Workload(rng=case.rng, engine=one, requests=8, may_fail=_refused(witness))
+                work = Workload(
+                    rng=case.rng,
+                    engine=one,
+                    requests=8,
+                    may_fail=_refused(witness),
+                    most=self.most_steps,
+                )
                 work.run()
 
     @clause(
@@ -181,7 +191,11 @@ class SchedulerParticipantSuite(ParticipantCalls):
             taken = list(self._taken(self.asked(case)))
             with self.engine(case) as (witness, one):
                 work = Workload(
-                    rng=case.rng, engine=one, requests=len(taken), masked=witness.masked
+                    rng=case.rng,
+                    engine=one,
+                    requests=len(taken),
+                    masked=witness.masked,
+                    most=self.most_steps,
                 )
                 work.more = _extras(taken)
                 work.may_fail = _refused_as_asked(one)

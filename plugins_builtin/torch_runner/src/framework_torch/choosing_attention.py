@@ -38,12 +38,14 @@ _STRANGE = CrossAttentionSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionChoice:
     """The backend of one group of layers, the query it answered, page sizes it serves.
-    left_out: start-up lines about backends that the platform prefers and that cannot serve it."""
+    cache_dtypes: in which it would rather keep K and V.  left_out: start-up lines about backends
+    that the platform prefers and that cannot serve it."""
 
     name: str
     backend: AttentionBackend
     query: AttentionQuery
     page_tokens: tuple[int, ...]
+    cache_dtypes: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
 
     def agree(self, group: CacheGroup) -> None:
@@ -92,6 +94,7 @@ def choose_attention(
             backend=backend,
             query=query,
             page_tokens=answer.page_tokens,
+            cache_dtypes=answer.cache_dtypes,
             left_out=tuple(_left_out(chosen, ranking)),
         )
     return choices
@@ -149,6 +152,7 @@ def _query(
     return AttentionQuery(
         platform=facts.name,
         capability=facts.capability,
+        features=facts.features,
         dtype=dtype,
         cache_dtype=spec.dtype,
         head_size=spec.head_size,
@@ -176,6 +180,7 @@ def _encoder_query(
     return AttentionQuery(
         platform=facts.name,
         capability=facts.capability,
+        features=facts.features,
         dtype=dtype,
         cache_dtype=dtype,
         head_size=spec.head_size,

@@ -17,11 +17,8 @@ from framework.errors import ModelError
 from framework.plugins.blame import blaming
 from framework_torch.adapters.load import load_bank
 from framework_torch.building import build, open_weights
-from framework_torch.choosing_attention import (
-    AttentionChoice,
-    choose_attention,
-    common_page_tokens,
-)
+from framework_torch.choosing_attention import AttentionChoice, common_page_tokens
+from framework_torch.choosing_cache import choose_cache, kept_in
 from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.operations import ADAPTERS, CONTROL_OPS
@@ -45,6 +42,7 @@ FEATURES = frozenset(
         "structured_outputs",
         "logits_processors",
         "quantization",
+        "cache_dtype",
     )
 )
 LOOP_DEPTH = 2
@@ -99,11 +97,13 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
         facts.device,
         lambda files: _second(context, files, dtype, facts, platform),
     )
-    layers = model.attention_layers(dtype)
-    if drafting is not None:
-        layers = drafting.with_layers(layers)
+
+    def layers_of(cache_dtype: str) -> Mapping[str, AttentionLayer]:
+        layers = model.attention_layers(cache_dtype)
+        return layers if drafting is None else drafting.with_layers(layers, dtype, cache_dtype)
+
     ranking = ranked(context, platform, "attention_backend")
-    attention = choose_attention(context, layers, facts, dtype, ranking)
+    layers, attention = choose_cache(context, layers_of, facts, dtype, ranking)
     sizes = common_page_tokens(attention)
     able = shorter(model.max_model_len, None if pooling is None else pooling.max_length)
     max_len = longest_of(context, able)
@@ -117,7 +117,7 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
         *kernel_notes,
         *adapter_notes,
         *(() if drafting is None else drafting.notes),
-        f"cache: {budget.reason}",
+        f"cache: {budget.reason}{kept_in(layers)}",
         f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
         f"model {built - opened:.2f} s)",
     ]

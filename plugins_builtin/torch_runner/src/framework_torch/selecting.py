@@ -82,15 +82,21 @@ def facts_of(platform: Platform) -> DeviceFacts:
     return facts
 
 
-def choose_dtype(asked: str, facts: DeviceFacts) -> str:
-    """A name as torch writes it; "auto" is the platform's first.  Raises ConfigError."""
-    name = facts.dtypes[0] if asked == "auto" else DTYPE_ALIASES.get(asked, asked)
+def named_dtype(asked: str, auto: str, field: str = "dtype") -> str:
+    """A name as torch writes it; "auto" is `auto`.  field: what was set so.  Raises ConfigError."""
+    name = auto if asked == "auto" else DTYPE_ALIASES.get(asked, asked)
     if name not in DTYPES:
         raise ConfigError(
-            f"unknown dtype {asked!r}{did_you_mean(asked, DTYPES)}",
+            f"unknown {field} {asked!r}{did_you_mean(asked, DTYPES)}",
             expected=f"auto, {', '.join(DTYPES)}",
             found=repr(asked),
         )
+    return name
+
+
+def choose_dtype(asked: str, facts: DeviceFacts) -> str:
+    """A name as torch writes it; "auto" is the platform's first.  Raises ConfigError."""
+    name = named_dtype(asked, facts.dtypes[0])
     if name not in facts.dtypes:
         raise ConfigError(
             f"platform {facts.name!r} does not compute in {name}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from framework.contracts.model import AttentionLayer, Model
@@ -27,15 +27,23 @@ class LoadedProposer:
     max_drafts: int
     notes: tuple[str, ...]
 
-    def with_layers(self, layers: Mapping[str, AttentionLayer]) -> dict[str, AttentionLayer]:
-        """The layers of the model and those of the proposer.  Raises PluginError for a name that
-        both have."""
+    def with_layers(
+        self, layers: Mapping[str, AttentionLayer], dtype: str, cache_dtype: str
+    ) -> dict[str, AttentionLayer]:
+        """The layers of the model and those of the proposer, which keep in `cache_dtype` what they
+        would keep in `dtype`.  Raises PluginError for a name that both have."""
         both = sorted(layers.keys() & self.info.layers.keys())
         if both:
             raise unfit(
                 self.proposer, "has layers under names of the model", "names of its own", both[:4]
             )
-        return {**layers, **self.info.layers}
+        own = {
+            name: replace(layer, spec=replace(layer.spec, dtype=cache_dtype))
+            if getattr(layer.spec, "dtype", None) == dtype
+            else layer
+            for name, layer in self.info.layers.items()
+        }
+        return {**layers, **own}
 
 
 def load_proposer(
