@@ -79,3 +79,12 @@ def run_leave(
     rows: int,
     threads: int,
 ) -> None: ...
+def run_low_ranks(
+    updates: tuple[tuple[object, object, int, int], ...],
+    x: int,
+    x_stride: int,
+    y: int,
+    y_stride: int,
+    height: int,
+    threads: int,
+) -> None: ...

@@ -8,7 +8,17 @@ from framework.contracts.base import Answer, Rejected, Rejection
 from framework.contracts.kernel import OPERATORS, KernelQuery, KernelSupported, Operator
 from framework_cpu_paged.answer import native_is_built, not_built, unknown_instructions
 
-OPS = ("linear", "logits", "layer_input", "layer_output")
+LOW_RANK = "framework.low_rank"
+"""An adapter's change of what a linear map gave; see docs/adapters.md."""
+OPS: Mapping[str, Operator] = {
+    **{op: OPERATORS[op] for op in ("linear", "logits", "layer_input", "layer_output")},
+    LOW_RANK: Operator(
+        call="x [T, in_features], y [T, out_features], at int64 [N] or None -> None: to rows `at` "
+        "of y, all different, or to all, it adds those of x times down and up transposed",
+        weights={"down": "[rank, in_features]", "up": "[out_features, rank]"},
+        usual={"in_features": 576, "rank": 16, "out_features": 1536},
+    ),
+}
 UNIT = 2.0**-24
 """Largest relative error of rounding to float32."""
 HALF_UNIT = 2.0**-11
@@ -41,7 +51,7 @@ def _rules(query: KernelQuery) -> Iterator[tuple[bool, str, object]]:
     ):
         value = getattr(query, field)
         yield value not in allowed, field, " or ".join(map(str, allowed))
-    operator = OPERATORS.get(query.op)
+    operator = OPS.get(query.op)
     if operator is not None and query.op in OPS:
         yield from _sizes(query, operator)
     known = frozenset(operator.traits if operator is not None else ())
@@ -51,6 +61,8 @@ def _rules(query: KernelQuery) -> Iterator[tuple[bool, str, object]]:
     # Whole layers have weights that are read by nobody else.
     whole = query.op in ("layer_input", "layer_output")
     yield whole and query.keep_once, "keep_once", False
+    low_rank = query.op == LOW_RANK
+    yield low_rank and query.quantization is not None, "quantization", None
 
 
 def _sizes(query: KernelQuery, operator: Operator) -> Iterator[tuple[bool, str, object]]:

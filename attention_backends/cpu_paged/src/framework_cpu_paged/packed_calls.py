@@ -9,7 +9,8 @@ import torch  # before _native, which looks for torch's thread pool when it is i
 from framework.contracts.base import Rejected, Rejection
 from framework.contracts.kernel import KernelQuery, Prepared
 from framework_cpu_paged import _native
-from framework_cpu_paged.packed_answer import answer
+from framework_cpu_paged.low_rank import LowRank
+from framework_cpu_paged.packed_answer import LOW_RANK, answer
 from framework_cpu_paged.packed_checks import check_ids, check_rows, check_weights
 
 Weights = Mapping[str, torch.Tensor]
@@ -44,7 +45,7 @@ def prepare(
     if isinstance(said, Rejected):
         return said
     check_weights(query, weights)
-    make = {"layer_input": _layer_input, "layer_output": _layer_output}.get(query.op, _linear)
+    make = _MAKERS.get(query.op, _linear)
     try:
         return make(query, weights, constants)
     except UnfitError as unfit:
@@ -251,5 +252,14 @@ def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, 
     return Prepared(call=call, keeps_weights=False, num_bytes=_bytes(packed, own))
 
 
+def _low_rank(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
+    packed = tuple(_pack(query, name, weights, "") for name in ("down", "up"))
+    update = LowRank(*packed, query.sizes["in_features"], query.sizes["out_features"])
+    return Prepared(call=update, keeps_weights=False, num_bytes=_bytes(packed, {}))
+
+
 def _bytes(packed: tuple[object, ...], own: Mapping[str, torch.Tensor]) -> int:
     return sum(map(_native.packed_bytes, packed)) + sum(each.nbytes for each in own.values())
+
+
+_MAKERS = {"layer_input": _layer_input, "layer_output": _layer_output, LOW_RANK: _low_rank}

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
-from framework.contracts.kernel import OPERATORS, KernelQuery
+from framework.contracts.kernel import KernelQuery
 from framework.errors import UnsupportedError
+from framework_cpu_paged.packed_answer import OPS
 
 
 def refuse(what: str, expected: object, found: object) -> UnsupportedError:
@@ -26,7 +27,7 @@ def described(values: torch.Tensor) -> str:
 
 def check_weights(query: KernelQuery, weights: Mapping[str, torch.Tensor]) -> None:
     """UnsupportedError for weights that lack, or are not as operator and query describe them."""
-    for key, text in OPERATORS[query.op].weights.items():
+    for key, text in OPS[query.op].weights.items():
         name = key.strip("[]")
         if name not in weights:
             if name == key or name in query.traits:
@@ -55,3 +56,10 @@ def check_ids(ids: torch.Tensor) -> int:
     if ids.dtype is not torch.int64 or not ids.is_cpu or ids.dim() != 1:
         raise refuse("list of rows", f"{torch.int64} [N] on cpu", described(ids))
     return ids.shape[0]
+
+
+def check_places(at: torch.Tensor) -> int:
+    """As `check_ids`, of ids that lie one after the other; the part in C looks at their values."""
+    if not at.is_contiguous():
+        raise refuse("list of rows", "one number after the other", f"stride {at.stride(0)}")
+    return check_ids(at)

@@ -89,10 +89,28 @@ int fits_bfloat16(const float *values, int64_t count);
 /* 0, or -1 when memory is short. */
 int run_product(const struct product *product, int32_t threads);
 
-/* Room of the calling thread, from the start of a cache line, kept from call to call, for each of two
+/* Room of the calling thread, from the start of a cache line, kept from call to call, for each of its
  * uses; NULL when memory is short.  What it held before is lost when it grows. */
-enum use { BETWEEN_STAGES, PREPARED, USES };
+enum use { BETWEEN_STAGES, PREPARED, LOW_RANK, USES };
 void *room_for(enum use use, size_t bytes);
+
+/* An update: to rows `at` of y are added those of x times down and up, both transposed; at NULL:
+ * to the first rows. */
+struct low_rank {
+    const struct packed *down, *up;
+    const int64_t *at;
+    int32_t rows;
+};
+/* Updates of one y, all of different rows. */
+struct low_ranks {
+    const struct low_rank *updates;
+    int32_t count;
+    const float *x;
+    float *y;
+    int64_t x_stride, y_stride;
+};
+/* 0, or -1 when memory is short. */
+int run_low_ranks(const struct low_ranks *asked, int32_t threads);
 
 enum activation { SILU = 0, GELU_TANH = 1, GELU = 2, RELU = 3 };
 

@@ -201,6 +201,54 @@ static PyObject *py_run_leave(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* One of (down, up, address of its rows or 0, how many), rows of `height`. */
+static int read_low_rank(PyObject *from, int height, struct low_rank *update)
+{
+    Py_ssize_t at;
+    if (!PyArg_ParseTuple(from, "O&O&ni:low_rank", read_packed, &update->down, read_packed,
+                          &update->up, &at, &update->rows))
+        return -1;
+    update->at = (const int64_t *)at;
+    for (int row = 0; at != 0 && row < update->rows; row++)
+        if (update->at[row] < 0 || update->at[row] >= height) {
+            PyErr_Format(PyExc_IndexError, "row %lld of %d", (long long)update->at[row], height);
+            return -1;
+        }
+    return 0;
+}
+
+static PyObject *py_run_low_ranks(PyObject *self, PyObject *args)
+{
+    PyObject *list, *result = NULL;
+    struct low_rank *updates = NULL;
+    struct low_ranks asked;
+    Py_ssize_t x, x_stride, y, y_stride;
+    int threads, height, failed;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "O!nnnnii:run_low_ranks", &PyTuple_Type, &list, &x, &x_stride, &y,
+                          &y_stride, &height, &threads))
+        return NULL;
+    asked.count = (int32_t)PyTuple_Size(list);
+    updates = malloc(sizeof *updates * (size_t)(asked.count + 1));
+    if (updates == NULL)
+        return PyErr_NoMemory();
+    for (int i = 0; i < asked.count; i++)
+        if (read_low_rank(PyTuple_GetItem(list, i), height, &updates[i]) < 0)
+            goto end;
+    asked.updates = updates;
+    asked.x = (const float *)x;
+    asked.y = (float *)y;
+    asked.x_stride = x_stride;
+    asked.y_stride = y_stride;
+    Py_BEGIN_ALLOW_THREADS
+    failed = run_low_ranks(&asked, threads);
+    Py_END_ALLOW_THREADS
+    result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
+end:
+    free(updates);
+    return result;
+}
+
 PyMethodDef packed_methods[] = {
     {"pack", py_pack, METH_VARARGS,
      "pack(weights, stride, outputs, inputs, bias, dtype, lossless, threads): packed weights."},
@@ -219,5 +267,8 @@ PyMethodDef packed_methods[] = {
      "run_entry(entry, x, x_stride, cosines, sines, out, rows, threads)"},
     {"run_leave", py_run_leave, METH_VARARGS,
      "run_leave(leave, attended, attended_stride, x, x_stride, out, rows, threads)"},
+    {"run_low_ranks", py_run_low_ranks, METH_VARARGS,
+     "run_low_ranks(updates, x, x_stride, y, y_stride, height, threads): each a tuple (down, up,\n"
+     "address of int64 rows or 0 for the first, how many), which is added to those of y's rows."},
     {NULL, NULL, 0, NULL},
 };

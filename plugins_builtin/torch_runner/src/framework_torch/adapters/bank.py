@@ -4,22 +4,21 @@
     tokens    t0  t1  t2      t3   t4  t5   t6
     groups    7: t0 t1 t2 t4 t5             9: t6       at most max_loras of them
 
-A group's tokens are gathered, go through A and B in one call each, and are added to the result in
-their places.  Other tokens are not touched, so that theirs are the same bits as without adapters.
-With kernels that compute a row whatever comes with it, so are those of a group.
+A group's tokens go through A and B in one call, which adds to the result in their places.  Other
+tokens are not touched, so that theirs are the same bits as without adapters.  With kernels that
+compute a row whatever comes with it, so are those of a group.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
 
 from framework.contracts.model import AdapterSite
 from framework.contracts.step import AdmittedRequest
-from framework_torch.adapters.fitting import Call, Fitted
+from framework_torch.adapters.fitting import Fitted, Update
 from framework_torch.adapters.store import AdapterStore
 from framework_torch.prepare import StepInputs
 
@@ -27,14 +26,8 @@ NONE = -1
 """In place of a load id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Tokens of a step that have one adapter: from `start` to `end`, or those of `at`, int64."""
-
-    updates: Mapping[str, tuple[Call, Call]]
-    start: int
-    end: int
-    at: torch.Tensor | None
+Places = torch.Tensor | None
+"""Of a group's tokens in the step, int64; None: all."""
 
 
 class AdapterBank:
@@ -45,7 +38,9 @@ class AdapterBank:
         self.store, self._device = store, device
         self._ids = np.full(max_slots, NONE, np.int64)
         self._held: dict[int, Fitted] = {}
-        self._groups: tuple[Group, ...] = ()
+        self._groups: tuple[tuple[Fitted, Places], ...] = ()
+        self._grouped = np.zeros(0, np.int64)
+        self._by_site: dict[str, Sequence[tuple[Update, Places]]] = {}
 
     def wrap(self, sites: Mapping[str, AdapterSite]) -> None:
         """Let the linear maps of a model be changed; once for each model."""
@@ -76,42 +71,50 @@ class AdapterBank:
         """All slots are empty."""
         self._ids[:] = NONE
         self._held.clear()
-        self._groups = ()
+        self._regroup(np.zeros(0, np.int64))
 
     def begin(self, inputs: StepInputs) -> None:
         """What the linear maps do from now on is for these rows."""
-        self._groups = ()
-        if not self._held:
-            return
-        ids = self._ids[inputs.slots]
-        by_token = ids[inputs.token_rows]
+        ids = self._ids[inputs.slots[inputs.token_rows]] if self._held else self._ids[:0]
+        if not np.array_equal(ids, self._grouped):
+            self._regroup(ids)
+
+    def _regroup(self, ids: np.ndarray) -> None:
+        """ids: by token, of adapters or NONE."""
+        self._grouped = ids
+        self._by_site.clear()
         self._groups = tuple(
-            self._group(self._held[number], np.flatnonzero(by_token == number))
+            (self._held[number], self._places(np.flatnonzero(ids == number), len(ids)))
             for number in np.unique(ids[ids != NONE]).tolist()
         )
 
-    def _group(self, fitted: Fitted, tokens: np.ndarray) -> Group:
-        start, end = int(tokens[0]), int(tokens[-1]) + 1
-        at = None
-        if end - start != len(tokens):
-            at = torch.from_numpy(tokens).to(self._device)
-        return Group(fitted.updates, start, end, at)
+    def _places(self, tokens: np.ndarray, total: int) -> Places:
+        return None if len(tokens) == total else torch.from_numpy(tokens).to(self._device)
 
     def _change(self, site: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
         def change(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-            for group in self._groups:
-                update = group.updates.get(site)
-                if update is None:
-                    continue
-                down, up = update
-                if group.at is None:
-                    added = up(down(x[group.start : group.end]))
-                    result[group.start : group.end] += added
-                else:
-                    added = up(down(x.index_select(0, group.at)))
-                    # index_add_ is some forty times slower here: it expects places that repeat.
-                    added += result.index_select(0, group.at)
-                    result.index_copy_(0, group.at, added)
+            if not self._groups:
+                return result
+            updates = self._by_site.get(site)
+            if updates is None:
+                updates = self._by_site[site] = [
+                    (fitted.updates[site], at)
+                    for fitted, at in self._groups
+                    if site in fitted.updates
+                ]
+            apply(updates, x, result)
             return result
 
         return change
+
+
+def apply(updates: Sequence[tuple[Update, Places]], x: torch.Tensor, result: torch.Tensor) -> None:
+    """In one call, where a kernel made all of them and computes several together."""
+    together = getattr(updates[0][0], "together", None) if updates else None
+    if together is not None and all(
+        getattr(update, "together", None) is together for update, _ in updates
+    ):
+        together(x, result, updates)
+        return
+    for update, at in updates:
+        update(x, result, at)

@@ -18,17 +18,19 @@ from framework.contracts.model import AdapterSite
 from framework.errors import UnsupportedError
 
 SHOWN = 4
-Call = Callable[[torch.Tensor], torch.Tensor]
-LinearMaker = Callable[[torch.Tensor], tuple[Call, int]]
-"""A weight [out, in] as something to call, and the bytes that it takes."""
+Update = Callable[[torch.Tensor, torch.Tensor, torch.Tensor | None], None]
+"""update(x [T, in], y [T, out], at): to rows `at` of y, all different, or to all if None, those of
+x times A and B are added."""
+UpdateMaker = Callable[[torch.Tensor, torch.Tensor], tuple[Update, int]]
+"""A [rank, in] and B [out, rank] as something to call, and the bytes that it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """An adapter that is ready.  updates: by site, A and B as calls, with the scale in B.
+    """An adapter that is ready.  updates: by site, with the scale in B.
     digest: names the numbers.  rank: the largest."""
 
-    updates: Mapping[str, tuple[Call, Call]]
+    updates: Mapping[str, Update]
     digest: bytes
     rank: int
     num_bytes: int
@@ -38,7 +40,7 @@ def fit(
     adapter: Adapter,
     sites: Mapping[str, AdapterSite],
     limits: AdapterLimits,
-    make: LinearMaker,
+    make: UpdateMaker,
     dtype: torch.dtype,
 ) -> Fitted:
     """Raises UnsupportedError, with all that is wrong of the first kind found."""
@@ -57,12 +59,12 @@ def fit(
                 name,
             )
         by_site[site][rows] = update
-    updates, size = {}, 0
+    updates: dict[str, Update] = {}
+    size = 0
     for site, parts in by_site.items():
         down, up = _joined(parts, sites[site].out_features)
-        (a, own), (b, other) = make(down.to(dtype)), make(up.to(dtype))
-        updates[site] = a, b
-        size += own + other
+        updates[site], own = make(down.to(dtype), up.to(dtype))
+        size += own
     return Fitted(
         updates=updates,
         digest=_digest(adapter),

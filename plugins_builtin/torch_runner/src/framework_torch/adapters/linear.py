@@ -1,26 +1,36 @@
-"""A and B of adapters as calls of kernels, like the other linear maps of a model."""
+"""A and B of adapters as calls of kernels, like the linear maps of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
 import torch
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.kernel import Kernel, KernelQuery, Prepared
+from framework.errors import UnsupportedError
 from framework.plugins.blame import blaming, expect
 from framework.plugins.selection import ask_all, select
-from framework_torch.adapters.fitting import Call
+from framework_torch.adapters.fitting import Update
 
 if TYPE_CHECKING:
     from framework.contracts.platform import DeviceFacts
     from framework.plugins.registry import PluginRegistry
 
+LOW_RANK = "framework.low_rank"
+"""The operator of a whole update; see docs/adapters.md."""
+_SIZES: Mapping[str, Sequence[str]] = {
+    LOW_RANK: ("in_features", "rank", "out_features"),
+    "linear": ("in_features", "out_features"),
+}
+_USUAL: Mapping[str, Sequence[int]] = {LOW_RANK: (32, 16, 32), "linear": (32, 32)}
+
 
 class AdapterLinears:
-    """Kernels of the operator "linear", in the order in which they are asked: those that the
-    platform prefers and that compute each row on its own, then whatever selection finds.
+    """Kernels that compute adapters, in the order in which they are asked: those that the platform
+    prefers and that compute each row on its own, first for an update as a whole and then for its
+    two linear maps; then whatever selection finds for these.
 
     They keep the weights of adapters exactly.  Asked in any thread; chosen when this is made.
     """
@@ -32,52 +42,109 @@ class AdapterLinears:
         dtype: str,
         ranking: Sequence[str],
     ) -> None:
+        self._registry, self._ranking = registry, ranking
         self._facts, self._dtype = facts, dtype
-        alone = self._query(32, 32, row_independent=True)
-        asked = ask_all(registry, "kernel", alone, ranking=ranking)
-        preferred = [
-            row for row in asked if row.record.name in ranking and isinstance(row.answer, Supported)
-        ]
-        for row in preferred[:1]:
-            registry.find("kernel", row.record.name)  # raises for a second claim to the name
-        usual = select(registry, "kernel", self._query(32, 32), ranking=ranking)
+        self._whole = self._preferred(LOW_RANK)
+        usual = select(
+            registry, "kernel", self._query("linear", *_USUAL["linear"]), ranking=ranking
+        )
         self._kernels = [
-            *((cast(Kernel, row.instance), row.record.name, True) for row in preferred),
+            *((kernel, name, True) for kernel, name in self._preferred("linear")),
             (cast(Kernel, usual.instance), usual.record.name, False),
         ]
 
     @property
     def note(self) -> str:
         """What the start-up lines tell."""
+        if self._whole:
+            return f"by {self._whole[0][1]}"
         _, name, alone = self._kernels[0]
         return f"by {name}" + ("" if alone else ", the bits of a row depend on its company")
 
-    def make(self, weight: torch.Tensor) -> tuple[Call, int]:
-        """weight [out, in], of the model's type, on the host."""
-        for kernel, _, alone in self._kernels:
-            query = self._query(weight.shape[1], weight.shape[0], row_independent=alone)
-            if isinstance(kernel.answer(query), Rejected):
-                continue
-            held = weight.to(self._facts.device)
-            with blaming(kernel, "preparing an adapter"):
-                prepared = kernel.prepare(query, {"weight": held}, {})
-            if not isinstance(prepared, Rejected):
-                expect(kernel, "prepare", prepared, Prepared)
-                own = held.nbytes if prepared.keeps_weights else 0
-                return prepared.call, own + prepared.num_bytes
-        held = weight.to(self._facts.device)
-        return lambda x: torch.nn.functional.linear(x, held), held.nbytes
+    def make(self, down: torch.Tensor, up: torch.Tensor) -> tuple[Update, int]:
+        """An update and the bytes that it takes.  down [rank, in], up [out, rank], of the model's
+        type, on the host.  Raises UnsupportedError where no kernel takes them."""
+        inputs, rank, outputs = down.shape[1], down.shape[0], up.shape[0]
+        query = self._query(LOW_RANK, inputs, rank, outputs, row_independent=True)
+        for kernel, _ in self._whole:
+            made = self._prepared(kernel, query, {"down": down, "up": up})
+            if not isinstance(made, Rejected):
+                return made
+        (first, own), (second, other) = self._make_linear(down), self._make_linear(up)
+        return _of_two(first, second), own + other
 
-    def _query(self, inputs: int, outputs: int, *, row_independent: bool = False) -> KernelQuery:
+    def _make_linear(self, weight: torch.Tensor) -> tuple[Callable[..., torch.Tensor], int]:
+        refused = []
+        for kernel, name, alone in self._kernels:
+            query = self._query("linear", *reversed(weight.shape), row_independent=alone)
+            made = self._prepared(kernel, query, {"weight": weight})
+            if not isinstance(made, Rejected):
+                return made
+            refused += [f"{name}: {reason}" for reason in made.reasons]
+        raise UnsupportedError(
+            "no kernel computes a linear map of this adapter",
+            expected="one that keeps its weights exactly",
+            found="; ".join(refused),
+            mend="name another kernel, or install one",
+        )
+
+    def _prepared(
+        self, kernel: Kernel, query: KernelQuery, weights: Mapping[str, torch.Tensor]
+    ) -> tuple[Callable[..., torch.Tensor], int] | Rejected:
+        """What to call, and the bytes that it takes."""
+        with blaming(kernel, "answering for an adapter"):
+            answer = kernel.answer(query)
+        if isinstance(answer, Rejected):
+            return answer
+        held = {name: weight.to(self._facts.device) for name, weight in weights.items()}
+        with blaming(kernel, "preparing an adapter"):
+            prepared = kernel.prepare(query, held, {})
+        if isinstance(prepared, Rejected):
+            return prepared
+        expect(kernel, "prepare", prepared, Prepared)
+        own = sum(weight.nbytes for weight in held.values()) if prepared.keeps_weights else 0
+        return prepared.call, own + prepared.num_bytes
+
+    def _preferred(self, op: str) -> list[tuple[Kernel, str]]:
+        """Those of the ranking that compute each row on its own."""
+        query = self._query(op, *_USUAL[op], row_independent=True)
+        asked = ask_all(self._registry, "kernel", query, ranking=self._ranking)
+        preferred = [
+            row
+            for row in asked
+            if row.record.name in self._ranking and isinstance(row.answer, Supported)
+        ]
+        for row in preferred[:1]:
+            self._registry.find("kernel", row.record.name)  # raises for a second claim to the name
+        return [(cast(Kernel, row.instance), row.record.name) for row in preferred]
+
+    def _query(self, op: str, *sizes: int, row_independent: bool = False) -> KernelQuery:
         return KernelQuery(
-            op="linear",
+            op=op,
             platform=self._facts.name,
             device=self._facts.device,
             capability=self._facts.capability,
             features=self._facts.features,
             dtype=self._dtype,
             weight_dtype=self._dtype,
-            sizes={"in_features": inputs, "out_features": outputs},
+            sizes=dict(zip(_SIZES[op], sizes, strict=True)),
             row_independent=row_independent,
             lossless=True,
         )
+
+
+def _of_two(
+    down: Callable[[torch.Tensor], torch.Tensor], up: Callable[[torch.Tensor], torch.Tensor]
+) -> Update:
+    """An update out of two linear maps."""
+
+    def update(x: torch.Tensor, y: torch.Tensor, at: torch.Tensor | None) -> None:
+        if at is None:
+            y += up(down(x))
+            return
+        added = up(down(x.index_select(0, at)))
+        # index_add_ is some forty times slower here: it expects places that repeat.
+        added += y.index_select(0, at)
+        y.index_copy_(0, at, added)
+
+    return update
