@@ -53,7 +53,7 @@ class TakesTheLast(InProcessExecutor):
         return super().load(context)
 
 
-@breaks("EXEC-004")
+@breaks("EXEC-004", "EXEC-009")
 class TakesOneForGranted(InProcessExecutor):
     """As if one were always installed."""
 

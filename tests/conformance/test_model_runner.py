@@ -428,7 +428,7 @@ class MasksByOrder(Masking):
         return replace(late, bitmask_rows=late.bitmask_rows * 0)
 
 
-@breaks("RUN-049")
+@breaks("RUN-049", "RUN-047")
 class MasksRows(Masking):
     """The first mask of a row is for all that it samples."""
 
@@ -437,7 +437,7 @@ class MasksRows(Masking):
         return replace(late, bitmask=words)
 
 
-@breaks("RUN-049")
+@breaks("RUN-049", "RUN-047")
 class MasksTheNextTokenOnly(Masking):
     """A row's drafts are verified without a grammar."""
 
