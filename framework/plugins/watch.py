@@ -49,6 +49,7 @@ def watched(record: Record, slow_after: float) -> Iterator[None]:
         _say,
         [f"still {line}, after {slow_after:g} s; it may hang"],
     )
+    timer.name = "framework-import-watch"  # cancelled, it still lives for a moment
     timer.daemon = True
     there = set(sys.modules)
     timer.start()

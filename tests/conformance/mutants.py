@@ -6,6 +6,7 @@ A mutant is a class marked with `breaks`; `assert_caught` runs the suite of its 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -18,6 +19,8 @@ from tests.conformance.fake_time import timed
 C = TypeVar("C", bound=type[Contract])
 WHOLE = os.environ.get("MUTANTS") == "whole"
 """Suites are run whole on mutants, as in `make test-long`."""
+
+_LEFT: list[threading.Event] = []
 
 IN_PROCESS = (Layer.STATIC, Layer.CONSTRUCT, Layer.BEHAVIOUR, Layer.DEVICE)
 
@@ -100,7 +103,18 @@ def assert_caught(
     mark = mark_of(mutant)
     if not WHOLE:
         more = {**more, "only": _enough(suite, mark.clause)}
-    assert_fails(check(mutant, suite=timed(suite), layers=layers, **more), mark.clause, mark.also)
+    try:
+        report = check(mutant, suite=timed(suite), layers=layers, **more)
+    finally:
+        while _LEFT:
+            _LEFT.pop().set()
+    assert_fails(report, mark.clause, mark.also)
+
+
+def leave_a_thread() -> None:
+    """Start one that goes on until `assert_caught` ends."""
+    _LEFT.append(threading.Event())
+    threading.Thread(target=_LEFT[-1].wait, daemon=True).start()
 
 
 def _enough(suite: type[Suite], name: str) -> tuple[str, ...]:

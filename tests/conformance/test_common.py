@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import locale
+import logging
+import os
+import random
 import signal
+import socket
 import sys
 import threading
+import warnings
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, Field
 
@@ -23,12 +31,14 @@ from framework.testing.conformance import (
     common,
     imported,
 )
+from framework.testing.conformance.process import SHARED
 from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
     assert_fails,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
 )
@@ -291,6 +301,37 @@ class UndescribedOption(Good):
     Options = Unspoken
 
 
+@breaks("ALL-030")
+class SetsTheEnvironment(Good):
+    """By arrival."""
+
+    def __init__(self, options=None):
+        os.environ["KMP_BLOCKTIME"] = "0"
+
+
+@breaks("ALL-030")
+class SeedsAllRandomNumbers(Good):
+    """By arrival."""
+
+    def __init__(self, options=None):
+        random.seed(0)
+
+
+@breaks("ALL-031")
+class FlushesInAThread(Good):
+    """By arrival."""
+
+    def close(self):
+        leave_a_thread()
+
+
+class DrawsLots(Good):
+    """By arrival."""
+
+    def __init__(self, options=None):
+        self.name = random.random()
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 
@@ -319,10 +360,59 @@ def test_a_class_that_is_none_is_caught(install):
     code = GOOD.replace("def keys", "def key")
     report = check(install(code), suite=Suite)
     assert_fails(report, "ALL-020")
-    others = [o for o in report.outcomes if o.clause.id > "ALL-020"]
+    others = [o for o in report.outcomes if "ALL-020" < o.clause.id < "ALL-030"]
     assert {(o.status, o.message) for o in others} == {(Status.NOT_RUN, common.NO_CLASS)}
 
 
 def test_every_common_clause_has_a_mutant():
     others = {*STATIC_FAULTS, *IMPORT_FAULTS, "ALL-002", "ALL-020"}
     assert uncovered(Suite, MUTANTS) == others
+
+
+def test_random_numbers_may_be_drawn():
+    report = check(DrawsLots, suite=timed(Suite), layers=IN_PROCESS)
+    assert not report.failures, report.text()
+
+
+CHANGES = {
+    "the environment": lambda: os.environ.pop("PATH", None),
+    "the working directory": lambda: os.chdir("/"),
+    "the umask": lambda: os.umask(0o123),
+    "the locale": lambda: locale.setlocale(locale.LC_ALL, "C.UTF-8"),
+    "a signal handler": lambda: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
+    "sys.excepthook": lambda: setattr(sys, "excepthook", print),
+    "the recursion limit": lambda: sys.setrecursionlimit(sys.getrecursionlimit() + 1),
+    "the garbage collector": gc.disable,
+    "handlers of the root logger": lambda: logging.getLogger().addHandler(logging.NullHandler()),
+    "the level of the root logger": lambda: logging.getLogger().setLevel(7),
+    "the switch that turns logging off": lambda: logging.disable(logging.INFO),
+    "filters for all warnings": lambda: warnings.simplefilter("ignore"),
+    "the default timeout of sockets": lambda: socket.setdefaulttimeout(3.0),
+    "random numbers of numpy": lambda: np.random.seed(0),
+    "what numpy does about errors": lambda: np.seterr(all="raise"),
+    "how numpy prints": lambda: np.set_printoptions(precision=3),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_of_the_process_is_named_and_undone(what, monkeypatch):
+    locale_before = locale.setlocale(locale.LC_ALL)
+    locale.setlocale(locale.LC_ALL, "C")
+    monkeypatch.setenv("PATH", "here")
+    change = CHANGES[what]
+
+    class Changes(Good):
+        """By arrival."""
+
+        def close(self):
+            change()
+
+    before = {name: shared.read() for name, shared in SHARED.items()}
+    try:
+        report = check(Changes, suite=timed(Suite), layers=IN_PROCESS)
+        after = {name: shared.read() for name, shared in SHARED.items()}
+    finally:
+        locale.setlocale(locale.LC_ALL, locale_before)
+    assert_fails(report, "ALL-030")
+    assert f"found:    {what}: " in report.text()
+    assert after == before

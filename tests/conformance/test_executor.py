@@ -6,6 +6,7 @@ for those.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -118,6 +119,15 @@ class SendsMasksOnly(InProcessExecutor):
 
     def finish(self, ticket, late):
         return super().finish(ticket, replace(late, attachments={}))
+
+
+@breaks("ALL-030")
+class SetsTheEnvironment(InProcessExecutor):
+    """As for a process of its own."""
+
+    def load(self, context):
+        os.environ["LOCAL_RANK"] = "0"
+        return super().load(context)
 
 
 MUTANTS = mutants_of(list(globals().values()))

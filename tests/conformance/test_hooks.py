@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 import pytest
@@ -14,6 +15,7 @@ from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
     unpaired,
@@ -171,6 +173,24 @@ class Hoards(Plain):
     @hookimpl
     def request_first_token(self, request_id):
         self.ids.append(str(request_id) + " has come")
+
+
+@breaks("ALL-031")
+class LeavesAThread(Plain):
+    """Sends what it has to say from a thread, which nobody ends."""
+
+    @hookimpl
+    def engine_started(self):
+        leave_a_thread()
+
+
+@breaks("ALL-030")
+class Silences(Plain):
+    """Finds the log too loud."""
+
+    @hookimpl
+    def engine_started(self):
+        logging.disable(logging.WARNING)
 
 
 MUTANTS = mutants_of(list(globals().values()))

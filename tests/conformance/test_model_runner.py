@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
     unpaired,
@@ -95,6 +97,39 @@ class GoesOn(Runner):
 
     def close(self):
         return
+
+
+@breaks("ALL-031")
+class LeavesAThread(Runner):
+    """Watches its device in a thread, which nobody ends."""
+
+    def load(self, context):
+        leave_a_thread()
+        return super().load(context)
+
+
+@breaks("ALL-030")
+class SetsTheEnvironment(Runner):
+    """Tells libraries of the whole process what it would like."""
+
+    def load(self, context):
+        os.environ["OMP_WAIT_POLICY"] = "active"
+        return super().load(context)
+
+
+@breaks("RUN-018")
+class ComputesInItsOwnType(Runner):
+    """Makes all tensors of the process narrow while it lives."""
+
+    def load(self, context):
+        torch = pytest.importorskip("torch")
+        torch.set_default_dtype(torch.bfloat16)
+        return super().load(context)
+
+    def close(self):
+        torch = pytest.importorskip("torch")
+        torch.set_default_dtype(torch.float32)
+        super().close()
 
 
 @breaks("RUN-006", "RUN-008", "RUN-015")

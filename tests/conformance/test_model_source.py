@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import socket
 from pathlib import Path
 
@@ -179,6 +180,15 @@ class ShowsTheToken(Plain):
             return super().fetch(query)
         except ModelError as error:
             raise ModelError(f"{error.message} with {query.token}", mend=error.mend) from None
+
+
+@breaks("ALL-030")
+class SetsTheEnvironment(Plain):
+    """For the library that it asks."""
+
+    def fetch(self, query):
+        os.environ["HF_HOME"] = query.name
+        return super().fetch(query)
 
 
 MUTANTS = mutants_of(list(globals().values()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from tests.conformance.mutants import (
     assert_caught,
     assert_fails,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
     unpaired,
@@ -207,6 +209,20 @@ class RanksByOneName(Good):
         return "sdpa"
 
 
+@breaks("ALL-030")
+class SetsTheEnvironment(Good):
+    def prepare(self):
+        os.environ["OMP_NUM_THREADS"] = "3"
+        return ("3 threads",)
+
+
+@breaks("ALL-031")
+class LeavesAThread(Good):
+    def prepare(self):
+        leave_a_thread()
+        return ("watched",)
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 
@@ -266,7 +282,7 @@ def test_what_is_not_there_is_skipped():
 
     report = check(Elsewhere, suite=PlatformSuite)
     assert report.conformant, report.text()
-    assert report.counts()[Status.NO_DEVICE] == 16
+    assert report.counts()[Status.NO_DEVICE] == 18
 
 
 def test_each_clause_has_a_mutant():

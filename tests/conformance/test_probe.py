@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from framework.testing.conformance.probe import probe_import
+from framework.testing.conformance.stopwatch import Stopwatch, delayed
 
 CHANGES = {
     "sys.path": "import sys; sys.path.insert(0, '/nowhere')",
@@ -67,3 +68,22 @@ def test_an_error_without_a_text_is_told(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     assert probe_import("textless:P").error == "Odd, whose text fails (RuntimeError)"
+
+
+def test_time_in_which_others_had_the_processor_does_not_count():
+    now, waited = [100.0], [7.0]
+    watch = Stopwatch(clock=lambda: now[0], delay=lambda: waited[0])
+    now[0], waited[0] = 105.0, 11.5  # half a second of work or sleep in five
+    assert watch.seconds() == 0.5
+
+
+@pytest.mark.parametrize("text", ["", "12", "a b c"])
+def test_where_the_system_does_not_tell_all_time_counts(tmp_path, text):
+    (tmp_path / "told").write_text(text)
+    assert delayed(tmp_path / "told") == 0.0
+    assert delayed(tmp_path / "nothing") == 0.0
+
+
+def test_the_time_without_a_processor_is_the_second_number(tmp_path):
+    (tmp_path / "told").write_text("5000000000 250000000 17\n")
+    assert delayed(tmp_path / "told") == 0.25

@@ -28,6 +28,7 @@ from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
     unpaired,
@@ -332,6 +333,15 @@ class HoldsForEver(Plain):
 
     def release(self, request):
         return Hold(lambda: False)
+
+
+@breaks("ALL-031")
+class LeavesAThread(Plain):
+    """Asks others in a thread, which nobody ends."""
+
+    def admit(self, request):
+        leave_a_thread()
+        return super().admit(request)
 
 
 MUTANTS = mutants_of(list(globals().values()))

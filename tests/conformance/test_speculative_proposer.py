@@ -17,6 +17,7 @@ from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
     unpaired,
@@ -179,6 +180,20 @@ class TrustsThatHeadsAreThere(Heads):
 
     def load(self, context):
         return open(context.draft_files.root)
+
+
+@breaks("ALL-031")
+class LeavesAThread(Again):
+    def propose(self, step):
+        leave_a_thread()
+        return super().propose(step)
+
+
+@breaks("ALL-030")
+class Seeds(Again):
+    def propose(self, step):
+        np.random.seed(1)
+        return super().propose(step)
 
 
 MUTANTS = mutants_of(list(globals().values()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 
 import pytest
@@ -123,7 +124,7 @@ class AddsLabels(Plain):
             metric.labels["host"] = "here"
 
 
-@breaks("STAT-016")
+@breaks("STAT-016", "ALL-031")
 class LeavesAThread(Plain):
     """Sends in a thread that nobody ends."""
 
@@ -140,6 +141,15 @@ class Waits(Plain):
     def log(self, snapshot):
         super().log(snapshot)
         spend(1.0)
+
+
+@breaks("ALL-030")
+class IsInAHurry(Plain):
+    """Its collector has to answer at once, and everybody else's hub with it."""
+
+    def log(self, snapshot):
+        socket.setdefaulttimeout(1.0)
+        super().log(snapshot)
 
 
 MUTANTS = mutants_of(list(globals().values()))

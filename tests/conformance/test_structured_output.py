@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.util import find_spec
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.conformance.mutants import (
     assert_caught,
     assert_fails,
     breaks,
+    leave_a_thread,
     mutants_of,
     uncovered,
     unpaired,
@@ -280,6 +282,26 @@ class Airy(Plain):
 
 
 SOUND = [pytest.param(f"structured_output:{name}", id=name) for name in BACKENDS]
+
+
+@breaks("ALL-031")
+class LeavesAThread(Plain):
+    """Compiles ahead, in a thread that nobody ends."""
+
+    def load(self, compiled, vocabulary):
+        leave_a_thread()
+        return super().load(compiled, vocabulary)
+
+
+@breaks("ALL-030")
+class LooksDeep(Plain):
+    """Grammars may be nested."""
+
+    def compile(self, grammar, vocabulary):
+        sys.setrecursionlimit(12_345)
+        return super().compile(grammar, vocabulary)
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

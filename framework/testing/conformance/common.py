@@ -23,6 +23,7 @@ from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
 from framework.testing.conformance.imported import ImportClauses
+from framework.testing.conformance.ordinary import OrdinaryUse
 from framework.testing.conformance.outcomes import Unanswered, Violation
 from framework.testing.conformance.probe import HEAVY
 from framework.testing.conformance.signatures import misfits
@@ -43,7 +44,7 @@ def _is_there(value: str) -> bool:
         return True
 
 
-class CommonClauses(ImportClauses):
+class CommonClauses(OrdinaryUse, ImportClauses):
     """What `Suite` has from the start."""
 
     target: Target

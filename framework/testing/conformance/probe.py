@@ -26,9 +26,9 @@ class Probe:
     """What an import did.
 
     error: what it raised, or how the process ended; "" if it worked.  ended: the process was
-    ended by the import.  timed_out: it was killed.  seconds: of the import alone.  heavy:
-    libraries of HEAVY that it loaded.  printed: to standard output.  Others: one sentence for
-    each thing that happened.
+    ended by the import.  timed_out: it was killed.  seconds: of the import alone, see Stopwatch.
+    heavy: libraries of HEAVY that it loaded.  printed: to standard output.  Others: one sentence
+    for each thing that happened.
     """
 
     error: str = ""

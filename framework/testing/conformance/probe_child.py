@@ -14,7 +14,6 @@ import random
 import signal
 import sys
 import threading
-import time
 import types
 import warnings
 from collections.abc import Callable, Collection, Iterator
@@ -26,6 +25,7 @@ from typing import Any
 
 from framework.plugins.blame import told
 from framework.plugins.tied import hold_on
+from framework.testing.conformance.stopwatch import Stopwatch
 
 _NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto")
 _PROCESS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.system", "os.posix_spawn", "os.exec")
@@ -178,9 +178,9 @@ def _exercise(cls: Any, exercise: str, options: dict[str, Any]) -> float:
     """Seconds that a function takes with a new instance."""
     function = _import(exercise)
     plugin = cls(None if cls.Options is None else cls.Options(**options))
-    started = time.perf_counter()
+    watch = Stopwatch()
     function(plugin)
-    return time.perf_counter() - started
+    return watch.seconds()
 
 
 def _last_words(done: Callable[[], None]) -> None:
@@ -207,14 +207,14 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
     ends = _at_exit(value.partition(":")[0].partition(".")[0].strip())
     ears.on = True
     exercised = 0.0
-    started = time.perf_counter()
+    watch = Stopwatch()
     try:
         cls = _import(value)
         if exercise:
             exercised = _exercise(cls, exercise, loads(options))
     except BaseException as problem:  # an exit is a finding, too
         error = told(problem)
-    seconds = exercised if exercise else time.perf_counter() - started
+    seconds = exercised if exercise else watch.seconds()
     ears.on = False
     after = _attributes()
     findings = {

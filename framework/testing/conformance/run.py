@@ -22,6 +22,7 @@ from framework.testing.conformance.outcomes import (
     Violation,
 )
 from framework.testing.conformance.places import innermost
+from framework.testing.conformance.process import process_restored
 from framework.testing.conformance.reproduce import command
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.target import Target
@@ -183,7 +184,7 @@ class Run:
         suite = self._instance(clause)
         status, message = Status.PASSED, ""
         try:
-            with bounded(self.limit), unending():
+            with bounded(self.limit), unending(), process_restored():
                 skipped = self._undeclared(clause)
                 if skipped:
                     return Outcome(clause=clause, status=Status.UNDECLARED, message=skipped)

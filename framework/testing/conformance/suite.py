@@ -34,7 +34,8 @@ class Suite(common.CommonClauses):
         options: of the plugin, {key: value}.
         expected_failures: {clause id: reason}; one that passes, or is unknown, is a failure.
         seed: of all random cases.
-        load_budget: seconds that the import may take.
+        load_budget: seconds that the import may take; time in which other programs have the
+            processor does not count, on Linux.
         construction_budget: seconds that the constructor may take.
 
     A suite of a kind sets `kind`, the `capabilities` that its clauses come in pairs for, and

@@ -24,6 +24,7 @@ class AttentionBackendSuite(AnswerClauses, PairClauses, GroupClauses, Suite):
     """
 
     kind = "attention_backend"
+    ordinary = ("inputs_stay",)
     capabilities = CAPABILITIES
     tensor_api: ClassVar[str] = "torch"
     platform: ClassVar[str | None] = None

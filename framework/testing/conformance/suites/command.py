@@ -39,6 +39,7 @@ class CommandSuite(Suite):
     """longest_help: characters of the line in `framework --help`."""
 
     kind = "command"
+    ordinary = ("help_is_printed",)
     longest_help: ClassVar[int] = 90
 
     def run(self, *arguments: str, command: Command | None = None) -> Ran:

@@ -47,6 +47,7 @@ class EndpointBase(Suite):
     turn_budget: seconds for which others may have to wait while a handler runs."""
 
     kind = "endpoint"
+    ordinary = ("examples_are_served",)
     gone_seconds: ClassVar[float] = 5.0
     turn_budget: ClassVar[float] = 0.1
 

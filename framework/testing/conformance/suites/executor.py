@@ -87,6 +87,7 @@ class ExecutorSuite(RunnerClauses):
     their own overrides `ranks`, which otherwise sees those of this process."""
 
     kind = "executor"
+    ordinary = ("the_chosen_runner_is_made",)
 
     def choices(self) -> dict[str, str]:
         return {"model_runner": RUNNER}

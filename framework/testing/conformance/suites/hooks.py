@@ -44,6 +44,7 @@ class HooksSuite(Suite):
     bytes_per_request: that may be left of a request that has ended, on average."""
 
     kind = "hooks"
+    ordinary = ("lives_are_taken",)
     call_budget: ClassVar[float] = 0.002
     bytes_per_request: ClassVar[float] = 16.0
 

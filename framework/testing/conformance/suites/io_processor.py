@@ -34,6 +34,7 @@ class IOProcessorSuite(Suite):
     a tokenizer of bytes cannot tell; max_tokens: of a prompt."""
 
     kind = "io_processor"
+    ordinary = ("examples_are_read", "outputs_are_answered")
     max_tokens: ClassVar[int] = 4096
 
     def requests(self) -> Sequence[Any]:

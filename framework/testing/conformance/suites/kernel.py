@@ -25,6 +25,7 @@ class KernelSuite(KernelWishes):
     A result may be off by what the kernel's own answer says, and by no more.
     """
 
+    ordinary = ("inputs_stay",)
     capabilities = (
         *("linear", "logits", "rms_norm", "layer_input", "layer_output"),
         *("row_independent", "keep_once", "lossless"),

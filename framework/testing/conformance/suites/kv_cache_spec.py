@@ -19,6 +19,8 @@ class CacheManagerTypeSuite(CacheManagerClaims):
     """See `CacheManagerClaims` for what a subclass may set.  Every read of the runs is checked
     against what must lie in the cache."""
 
+    ordinary = ("a_model_of_its_own_is_served",)
+
     def _work(self, case: Case, *, beside: bool, pages: int, **more: Any) -> WatchedPages:
         manager: CacheManagerType = self.new()
         spec = self.spec(case)

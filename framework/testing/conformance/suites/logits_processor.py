@@ -38,6 +38,7 @@ class LogitsProcessorSuite(Suite):
     """
 
     kind = "logits_processor"
+    ordinary = ("valid_arguments_work",)
     capabilities = ("keeps_argmax",)
     vocab_size: ClassVar[int] = 300
     tensor_api: ClassVar[str] = "torch"

@@ -47,6 +47,7 @@ class AdapterFormatSuite(Suite):
     """tensor_api: whose tensors are used."""
 
     kind = "lora"
+    ordinary = ("what_is_written_is_read",)
     tensor_api: ClassVar[str] = "torch"
 
     # Answers

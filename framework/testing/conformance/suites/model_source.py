@@ -35,6 +35,7 @@ class ModelSourceSuite(Suite):
     """answer_budget: seconds that an answer may take, in the median."""
 
     kind = "model_source"
+    ordinary = ("models_are_files",)
     answer_budget: ClassVar[float] = 0.02
 
     def known(self, folder: Path) -> ModelQuery | None:

@@ -49,6 +49,7 @@ class ParticipantCalls(Suite):
     """
 
     kind = "scheduler_participant"
+    ordinary = ("admissions_are_of_three_kinds",)
     capabilities = ("attends_all",)
     call_budget: ClassVar[float] = 0.005
     patience: ClassVar[float] = 5.0

@@ -34,6 +34,7 @@ class PlatformBase(Suite):
     """
 
     kind = "platform"
+    ordinary = ("facts_are_stable", "preparing_can_be_repeated")
     detection_budget: ClassVar[float] = 1.0
     tensor_api: ClassVar[str] = "torch"
     slack: ClassVar[float] = 0.3

@@ -38,6 +38,7 @@ class ReasoningBase(Suite):
 
     kind = "reasoning_parser"
     capabilities = ("marks_begin",)
+    ordinary = ("cuts_change_nothing",)
     push_budget: ClassVar[float] = 0.001
 
     def declared(self) -> frozenset[str]:

@@ -8,6 +8,7 @@ from framework.contracts.step import NOTHING_LATE, RunnerInfo, StepPlan, empty_i
 from framework.errors import FrameworkError, IntegrityError, UnsupportedError
 from framework.testing.conformance.cases import Case, expect, expect_raises
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.suites.place import bridge_to, changes, keeping_defaults
 from framework.testing.conformance.suites.runner_parts import RunnerSuite
 from framework.testing.driver import Driver
 
@@ -85,6 +86,18 @@ class RunnerLife(RunnerSuite):
         driver.runner.close()
         with expect_raises(FrameworkError, "a step after close"):
             driver.runner.finish(driver.runner.submit(driver.plan()), NOTHING_LATE)
+
+    @clause("RUN-018", "it changes no default of tensors", of=("load", *STEP))
+    def defaults_stay(self) -> None:
+        """But the number of threads, which a platform sets, and random numbers."""
+        bridge = bridge_to(self.target.registry, self.tensor_api)
+        for case in self.cases(1):
+            with keeping_defaults(bridge) as before:
+                driver = self.driver()
+                driver.admit(0, self.prompt(case, 6), self.sampling())
+                driver.run((0, 6))
+                changed = changes(before, bridge.defaults(), but=("threads", "random numbers"))
+            expect(not changed, "defaults of the process change", found="; ".join(changed))
 
     @clause("RUN-006", "an operation that is not declared is refused", of=("control",))
     def unknown_operations_are_refused(self) -> None:

@@ -38,11 +38,14 @@ OF_FEATURES = ("logprobs", "prompt_logprobs", "drafts", "structured_outputs")
 
 
 class RunnerSuite(Suite):
-    """What the clauses have in common.  page_tokens: of the cache that the driver binds."""
+    """What the clauses have in common.  page_tokens: of the cache that the driver binds.
+    tensor_api: whose defaults must stay, where there is a bridge to it."""
 
     capabilities = (*OF_FEATURES, "two_in_flight", "health", "sleep")
+    ordinary = ("tokens_go_to_who_wants_them",)
     page_tokens: ClassVar[int] = 4
     dtype: ClassVar[str] = "float32"
+    tensor_api: ClassVar[str] = "torch"
 
     info: RunnerInfo  # of the last driver
     _second: Driver | None = None

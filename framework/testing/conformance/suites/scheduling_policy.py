@@ -35,6 +35,7 @@ class SchedulingPolicySuite(Suite):
     """
 
     kind = "scheduling_policy"
+    ordinary = ("a_running_engine_is_served",)
     capabilities = ("fixed_keys", "account")
     keys_budget: ClassVar[float] = 0.05
     patience: ClassVar[int] = 200

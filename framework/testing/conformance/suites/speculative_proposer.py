@@ -26,6 +26,7 @@ PROPOSE = ("propose",)
 class SpeculativeProposerSuite(ProposerBase):
     """propose_budget: seconds that drafts for 32 requests of 2,000 tokens may take."""
 
+    ordinary = ("drafts_can_be", "it_loads_alone")
     propose_budget: ClassVar[float] = 0.05
 
     @clause("PROP-001", "it says what it needs", layer=Layer.CONSTRUCT, of=PROPOSE)

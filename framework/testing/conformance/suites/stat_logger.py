@@ -27,6 +27,7 @@ class StatLoggerSuite(Suite):
     hears more than the last snapshot."""
 
     kind = "stat_logger"
+    ordinary = ("lives_are_logged", "the_last_statistics_are_logged")
     capabilities = ("periodic",)
     log_budget: ClassVar[float] = 0.05
 

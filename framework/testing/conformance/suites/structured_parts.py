@@ -38,6 +38,7 @@ class StructuredOutputBase(Suite):
     """walk: tokens of a random output."""
 
     kind = "structured_output"
+    ordinary = ("matchers_are_apart",)
     walk = 24
 
     def served(self, plugin: StructuredOutput) -> Iterator[Example]:

@@ -41,6 +41,7 @@ class ToolParserSuite(Suite):
     """push_budget: seconds that a push of one character may take, in the median."""
 
     kind = "tool_parser"
+    ordinary = ("cuts_change_nothing",)
     push_budget: ClassVar[float] = 0.001
 
     def written(self, name: str = NAME, value: str = VALUE) -> str:
