@@ -369,6 +369,24 @@ def test_every_common_clause_has_a_mutant():
     assert uncovered(Suite, MUTANTS) == others
 
 
+def test_a_library_may_keep_a_thread_from_its_first_use_on():
+    class UsesALibrary(Good):
+        """By arrival."""
+
+        def close(self):
+            if not over:
+                over.append(threading.Event())
+                threading.Thread(target=over[0].wait, daemon=True).start()
+
+    over = []
+    report = check(UsesALibrary, suite=timed(Suite), layers=IN_PROCESS)
+    try:
+        assert not report.failures, report.text()
+        assert over
+    finally:
+        over[0].set()
+
+
 def test_random_numbers_may_be_drawn():
     report = check(DrawsLots, suite=timed(Suite), layers=IN_PROCESS)
     assert not report.failures, report.text()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from typing import ClassVar
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests.conformance.mutants import (
     unpaired,
 )
 
-LIVES = tuple(f"HOOK-01{n}" for n in range(7))
+LIVES = tuple(f"HOOK-01{n}" for n in range(8))
 
 
 class Plain(HookSpecs):
@@ -92,7 +93,7 @@ class HasNone(HookSpecs):
     """Does nothing."""
 
 
-@breaks("HOOK-010", "HOOK-012", "HOOK-013", "HOOK-014", "HOOK-015", "HOOK-016")
+@breaks("HOOK-010", "HOOK-012", "HOOK-013", "HOOK-014", "HOOK-015", "HOOK-016", "HOOK-017")
 class OneAtATime(Plain):
     """As if requests never ran beside each other."""
 
@@ -100,6 +101,37 @@ class OneAtATime(Plain):
     def request_added(self, request):
         super().request_added(request)
         assert len(self.running) < 4
+
+
+@breaks("HOOK-010", *(each for each in LIVES if each != "HOOK-011"))
+class WantsATrace(Plain):
+    """Takes for granted what a client may send."""
+
+    @hookimpl
+    def request_added(self, request):
+        super().request_added(request)
+        assert request.trace_headers["traceparent"]
+
+
+@breaks("HOOK-010", *(each for each in LIVES if each != "HOOK-011"))
+class WritesAscii(Plain):
+    """Puts the name of a tenant into a header."""
+
+    @hookimpl
+    def request_added(self, request):
+        super().request_added(request)
+        request.tenant.encode("ascii")
+
+
+@breaks("HOOK-017")
+class SharesItsState(Plain):
+    """As if there were one engine in a process."""
+
+    everywhere: ClassVar[set[str]] = set()
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.running = self.everywhere
 
 
 @breaks("HOOK-011")

@@ -78,6 +78,12 @@ class OrdinaryUse:
             with process_restored() as changed:
                 self.use_once()
             threads = threads_since(before)
+            if threads:
+                # Libraries keep threads of their own from their first use on (tqdm does): what
+                # counts is what each use adds.
+                before = set(threading.enumerate())
+                self.use_once()
+                threads = threads_since(before)
             changes = {
                 name: text
                 for name, text in changed.items()

@@ -38,8 +38,8 @@ class Suite(common.CommonClauses):
             processor does not count, on Linux.
         construction_budget: seconds that the constructor may take.
 
-    A suite of a kind sets `kind`, the `capabilities` that its clauses come in pairs for, and
-    `declared()`.
+    A suite of a kind sets `kind`, the `capabilities` that its clauses come in pairs for,
+    `declared()`, and in `ordinary` the names of those of its checks that make an ordinary use.
     """
 
     kind: ClassVar[str | None] = None

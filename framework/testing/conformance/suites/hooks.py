@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import statistics
-import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Literal, NamedTuple
 
-import numpy as np
 import pluggy
 
 from framework.contracts.hooks import PROJECT, HookSpecs
-from framework.contracts.messages import EngineInput
-from framework.contracts.sampling import SamplingParams
 from framework.plugins.near import did_you_mean
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.hooks_parts import frozen, request, traced
 
 EVENTS = (
     "engine_started",
@@ -129,7 +125,7 @@ class HooksSuite(Suite):
         yield Event("engine_started", {"notes": ("attention: sdpa", "max_model_len 128")})
         open_ids: list[str] = []
         for number in range(requests):
-            entry = self._input(case, number)
+            entry = request(case, number)
             yield Event("request_added", {"request": entry})
             open_ids.append(entry.request_id)
             while len(open_ids) > int(case.rng.integers(0, 4)):
@@ -138,22 +134,6 @@ class HooksSuite(Suite):
         for name in open_ids:
             yield from self._end(case, name, False)
         yield Event("engine_closed", {})
-
-    @staticmethod
-    def _input(case: Case, number: int) -> EngineInput:
-        tokens = case.rng.integers(0, 1000, int(case.rng.integers(1, 30))).astype(np.int32)
-        return EngineInput(
-            request_id=f"{number}-0",
-            client_id=f"client {number}",
-            tokens=tokens,
-            sampling=SamplingParams(max_tokens=8),
-            seed=number,
-            max_total=len(tokens) + 8,
-            stop_ids=(2,),
-            tenant=str(number % 3),
-            trace_headers={"traceparent": f"00-{number:032x}-{number:016x}-01"},
-            extras={"a": b"x"},
-        )
 
     @staticmethod
     def _end(case: Case, name: str, early: bool) -> Iterator[Event]:
@@ -196,14 +176,14 @@ class HooksSuite(Suite):
         for case in self.cases(3):
             with self.hooks() as call:
                 for event in self.life(case, 10):
-                    before = {key: _frozen(value) for key, value in event.arguments.items()}
+                    before = {key: frozen(value) for key, value in event.arguments.items()}
                     call(event)
                     for key, value in event.arguments.items():
                         expect(
-                            _frozen(value) == before[key],
+                            frozen(value) == before[key],
                             f"{event.name} changed its {key}",
                             expected=before[key],
-                            found=_frozen(value),
+                            found=frozen(value),
                         )
 
     @clause("HOOK-014", "hooks are plain functions that answer nothing", of=EVENTS)
@@ -221,6 +201,15 @@ class HooksSuite(Suite):
                         expected="None, of a function that is not async",
                         found=answers,
                     )
+
+    @clause("HOOK-017", "two instances share nothing", of=EVENTS)
+    def instances_share_nothing(self) -> None:
+        """Two engines in one process call their requests alike."""
+        for case in self.cases(2):
+            with self.hooks() as one, self.hooks() as other:
+                for event in self.life(case, 12):
+                    one(event)
+                    other(event)
 
     @clause("HOOK-015", "hooks return at once", must=False, of=EVENTS)
     def hooks_are_quick(self) -> None:
@@ -248,7 +237,7 @@ class HooksSuite(Suite):
     )
     def ended_requests_are_forgotten(self) -> None:
         for case in self.cases(1):
-            with self.hooks() as call, _traced() as used:
+            with self.hooks() as call, traced() as used:
                 sizes = []
                 for event in self.life(case, 700):
                     call(event)
@@ -262,27 +251,3 @@ class HooksSuite(Suite):
                 expected=f"at most {self.bytes_per_request:g} bytes for each",
                 found=f"{grown:.0f} bytes",
             )
-
-
-@contextmanager
-def _traced() -> Iterator[Callable[[], int]]:
-    """Bytes in use, of what was made since; log records are left out, which a handler may keep."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    tracemalloc.start()
-    try:
-        yield lambda: tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-        logging.disable(before)
-
-
-def _frozen(value: object) -> object:
-    """A value that later changes of `value` do not reach."""
-    if isinstance(value, np.ndarray):
-        return value.tobytes()
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, EngineInput):
-        return {name: _frozen(getattr(value, name)) for name in value.__struct_fields__}
-    return value
