@@ -306,7 +306,7 @@ class Lingers(Plain):
         return await super().answer(service, fields, request)
 
 
-@breaks("ENDP-025")
+@breaks("ENDP-025", "ALL-031")
 class LeavesThreads(Plain):
     """Starts one for each request, to wait for something."""
 
