@@ -25,6 +25,7 @@ from framework.testing.conformance.places import innermost
 from framework.testing.conformance.process import process_restored
 from framework.testing.conformance.reproduce import command
 from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.place import tensors_restored
 from framework.testing.conformance.target import Target
 
 CLAUSE_BUDGET = 120.0
@@ -184,7 +185,9 @@ class Run:
         suite = self._instance(clause)
         status, message = Status.PASSED, ""
         try:
-            with bounded(self.limit), unending(), process_restored():
+            own = getattr(suite, "tensor_api", None)
+            tensors = tensors_restored(self.target.registry, own)
+            with bounded(self.limit), unending(), process_restored(), tensors:
                 skipped = self._undeclared(clause)
                 if skipped:
                     return Outcome(clause=clause, status=Status.UNDECLARED, message=skipped)

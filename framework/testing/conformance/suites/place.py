@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import cast
 
 from framework.contracts.platform import DeviceFacts, Platform
@@ -32,6 +33,18 @@ def keeping_defaults(bridge: TensorBridge) -> Iterator[Mapping[str, object]]:
         yield before
     finally:
         bridge.restore(before)
+
+
+@contextmanager
+def tensors_restored(registry: PluginRegistry, own: str | None) -> Iterator[None]:
+    """The same for the tensors of `own`, and for all others that this process has loaded."""
+    with ExitStack() as kept:
+        for name in {record.name for record in registry.records("tensor_bridge")}:
+            if name == own or name in sys.modules:
+                # Without a bridge nothing is tried that could change them.
+                with suppress(NoDevice, FrameworkError):
+                    kept.enter_context(keeping_defaults(bridge_to(registry, name)))
+        yield
 
 
 def changes(
