@@ -26,6 +26,7 @@ setup(
                     "packed",
                     "vectors",
                     "attend",
+                    "attend_part",
                     "linear",
                     "linear_amx",
                     "linear_layout",

@@ -34,10 +34,10 @@ class OffersWhatItRejects(Changed):
         return answer
 
 
-@breaks("ATTN-011")
+@breaks("ATTN-011", "ATTN-204")
 class PrefersWhatItRejects(Changed):
     def answered(self, query, answer):
-        if query.cache_dtype != query.dtype:
+        if query.dtype == "float32" and query.cache_dtype == "float16":
             return rejected(query, "cache_dtype")
         good = isinstance(answer, AttentionSupported) and query.dtype == "float32"
         return replace(answer, cache_dtypes=("float16",)) if good else answer
