@@ -249,3 +249,10 @@ def test_a_key_that_stands_twice_is_an_error_that_says_where(tmp_path, text, lin
 
 def test_what_is_merged_in_by_name_may_be_given_anew():
     assert read_yaml("a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}", "a text")["b"] == {"x": 1, "y": 3}
+
+
+def test_settings_that_contradict_each_other_name_who_set_them():
+    with pytest.raises(ConfigError) as caught:
+        resolve({"model": "m", "lora_modules": {"a": "/x"}})
+    assert caught.value.message == "lora_modules needs enable_lora"
+    assert "lora_modules (keyword)" in str(caught.value)

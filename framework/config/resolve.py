@@ -200,6 +200,12 @@ def _invalid(error: ValidationError, sources: Mapping[str, str]) -> ConfigError:
         return ConfigError(
             f"{name or path} is missing", expected=f"a value for {path}", found="none"
         )
+    if not name and fault["type"] == "value_error":
+        return ConfigError(
+            str(fault["ctx"]["error"]),
+            expected=f"settings of the section {section!r} that go together",
+            found=_given(section, sources),
+        )
     hidden = name in OWNER and holds_secrets(section, name)
     found = "a value that is not shown" if hidden else shown(fault["input"], 200)
     return ConfigError(
@@ -207,6 +213,13 @@ def _invalid(error: ValidationError, sources: Mapping[str, str]) -> ConfigError:
         expected=_EXPECTED.get(fault["type"]) or fault["msg"].removeprefix("Input should be "),
         found=f"{found} ({sources.get(path, 'unknown')})",
     )
+
+
+def _given(section: str, sources: Mapping[str, str]) -> str:
+    """Which of a section's fields were set, and where."""
+    own = [(path.partition(".")[2], by) for path, by in sources.items()]
+    names = [f"{name} ({by})" for name, by in own if OWNER.get(name) == section and by != "default"]
+    return ", ".join(names) or "defaults"
 
 
 def holds_secrets(section: str, field: str) -> bool:

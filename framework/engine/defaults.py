@@ -32,8 +32,9 @@ def default_sampling(
         for theirs, ours in _FIELDS.items()
         if generation_config.get(theirs) is not None
     }
+    own = SamplingParams(**(usual or {}))  # what is wrong with these is no fault of the model
     try:
-        return SamplingParams(**{**(usual or {}), **values})
+        return own.replace(**values)
     except InputError as error:
         raise ModelError(
             f"the model's generation configuration is invalid: {error.message}",

@@ -36,7 +36,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from framework.errors import PluginError
-from framework.plugins.kinds import KINDS, Kind, Scope
+from framework.plugins.kinds import KINDS, Kind
 from framework.plugins.near import did_you_mean
 
 FILE_NAME = "framework-plugin.toml"
@@ -228,7 +228,7 @@ def _parse_row(path: str, where: str, row: object, kinds: Sequence[Kind]) -> Fac
         if scope not in allowed:
             raise PluginError(
                 f"{path}: {where}.scopes: kind {kind.name!r} has no scope {scope!r}"
-                f"{did_you_mean(scope, [known.value for known in Scope])}",
+                f"{did_you_mean(scope, allowed)}",
                 expected=f"some of {', '.join(allowed)}",
                 found=scope,
             )

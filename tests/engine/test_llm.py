@@ -125,6 +125,8 @@ def test_without_parameters_the_model_recommends_them(llm):
     defaults = llm.get_default_sampling_params()
     assert (defaults.temperature, defaults.max_tokens, defaults.top_p) == (0.5, 16, 1.0)
     assert texts(llm.generate("0123456789abcdefgh")) == [["0123456789abcdef"]]
+    with pytest.raises(InputError, match="temperature is invalid"):  # no fault of the model
+        llm.get_default_sampling_params(temperature=9)
     usual = llm.get_default_sampling_params(temperature=0.7, top_p=0.95)
     assert (usual.temperature, usual.max_tokens, usual.top_p) == (0.5, 16, 0.95)
 

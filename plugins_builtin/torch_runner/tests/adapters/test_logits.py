@@ -8,6 +8,9 @@ import torch
 
 from framework.contracts.lora import LowRank
 from framework.contracts.sampling import SamplingParams
+from framework.errors import ConfigError, SelectionError
+from framework_torch.adapters.linear import LOW_RANK
+from framework_torch.runner import TorchRunner
 
 SCORED = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1, prompt_logprobs=-1)
 PROMPTS = ([5, 9, 3, 80, 41], [7, 2, 2, 61], [88, 15, 4, 9, 30, 11], [6, 5])
@@ -185,3 +188,24 @@ def test_a_module_under_two_names_is_changed_once():
     site.wrap(lambda x, result: calls.append(len(x)) or result)
     shared(torch.zeros(1, 3, 4))
     assert calls == [3]
+
+
+@pytest.mark.parametrize(
+    ("changes", "by"),
+    [
+        ({}, "cpu_packed"),
+        ({"kernel_set": "plain"}, "plain, the bits of a row depend on its company"),
+        ({"kernel_set": "plain", "kernels": {LOW_RANK: "cpu_packed"}}, "cpu_packed"),
+    ],
+)
+def test_the_platform_or_the_operator_says_what_computes_updates(tiny, context, lora, changes, by):
+    asked = context(tiny("llama").files, adapters=lora.limits, **changes)
+    assert f"; computed by {by}; " in "\n".join(TorchRunner().load(asked).notes)
+
+
+def test_one_that_cannot_is_an_error_and_so_is_one_without_adapters(tiny, drive, lora):
+    files = tiny("llama").files
+    with pytest.raises(SelectionError, match="chosen kernel 'plain' cannot serve"):
+        drive(files, adapters=lora.limits, kernels={LOW_RANK: "plain"})
+    with pytest.raises(ConfigError, match="which this model does not use"):
+        drive(files, kernels={LOW_RANK: "cpu_packed"})

@@ -28,11 +28,12 @@ _USUAL: Mapping[str, Sequence[int]] = {LOW_RANK: (32, 16, 32), "linear": (32, 32
 
 
 class AdapterLinears:
-    """Kernels that compute adapters, in the order in which they are asked: those that the platform
-    prefers and that compute each row on its own, first for an update as a whole and then for its
-    two linear maps; then whatever selection finds for these.
+    """Kernels that compute adapters, in the order in which they are asked: for an update as a whole
+    the operator's choice, or those that the platform prefers; for its two linear maps those that
+    the platform prefers and that compute each row on its own, then whatever selection finds.
 
     They keep the weights of adapters exactly.  Asked in any thread; chosen when this is made.
+    Raises SelectionError for a choice that cannot serve.
     """
 
     def __init__(
@@ -41,10 +42,12 @@ class AdapterLinears:
         facts: DeviceFacts,
         dtype: str,
         ranking: Sequence[str],
+        named: str | None = None,
     ) -> None:
+        """named: the kernel that the operator wants for updates as a whole."""
         self._registry, self._ranking = registry, ranking
         self._facts, self._dtype = facts, dtype
-        self._whole = self._preferred(LOW_RANK)
+        self._whole = self._named(named) if named else self._preferred(LOW_RANK)
         usual = select(
             registry, "kernel", self._query("linear", *_USUAL["linear"]), ranking=ranking
         )
@@ -105,18 +108,23 @@ class AdapterLinears:
         own = sum(weight.nbytes for weight in held.values()) if prepared.keeps_weights else 0
         return prepared.call, own + prepared.num_bytes
 
+    def _named(self, name: str) -> list[tuple[Kernel, str]]:
+        query = self._query(LOW_RANK, *_USUAL[LOW_RANK], row_independent=True)
+        row = select(self._registry, "kernel", query, operator=name)
+        return [(cast(Kernel, row.instance), row.record.name)]
+
     def _preferred(self, op: str) -> list[tuple[Kernel, str]]:
         """Those of the ranking that compute each row on its own."""
         query = self._query(op, *_USUAL[op], row_independent=True)
         asked = ask_all(self._registry, "kernel", query, ranking=self._ranking)
-        preferred = [
+        able = [
             row
             for row in asked
             if row.record.name in self._ranking and isinstance(row.answer, Supported)
         ]
-        for row in preferred[:1]:
+        for row in able[:1]:
             self._registry.find("kernel", row.record.name)  # raises for a second claim to the name
-        return [(cast(Kernel, row.instance), row.record.name) for row in preferred]
+        return [(cast(Kernel, row.instance), row.record.name) for row in able]
 
     def _query(self, op: str, *sizes: int, row_independent: bool = False) -> KernelQuery:
         return KernelQuery(

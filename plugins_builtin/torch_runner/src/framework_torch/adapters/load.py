@@ -14,7 +14,7 @@ from framework.errors import UnsupportedError
 from framework.plugins.blame import blaming
 from framework_torch.adapters.bank import AdapterBank
 from framework_torch.adapters.fitting import fit
-from framework_torch.adapters.linear import AdapterLinears
+from framework_torch.adapters.linear import LOW_RANK, AdapterLinears
 from framework_torch.adapters.store import AdapterStore
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ def load_bank(
     if limits is None:
         return None, ()
     sites = sites_of(model, context.model.name)
-    linears = AdapterLinears(context.registry, facts, dtype, ranking)
+    named = context.kernels.get(LOW_RANK)
+    linears = AdapterLinears(context.registry, facts, dtype, ranking, named)
     if before is None:
         kind = getattr(torch, dtype)
         store = AdapterStore(

@@ -23,6 +23,7 @@ from framework.errors import ConfigError, SelectionError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import Row, ask_all, select
+from framework_torch.adapters.linear import LOW_RANK
 
 _MIB = 1024 * 1024
 
@@ -57,7 +58,8 @@ def choose_kernels(
 ) -> tuple[str, ...]:
     """Choose, prepare and hand over, one use after the other; returns start-up lines.
 
-    apart: uses that stand for others are computed by their parts, which something else changes.
+    apart: uses that stand for others are computed by their parts, which adapters change; what
+    computes these is chosen elsewhere.
 
     Raises ConfigError for a choice of the operator that concerns no use in this model, and
     SelectionError where a chosen kernel, or every kernel, cannot serve.
@@ -119,7 +121,7 @@ def _check_choices(
             found=", ".join(f"{op}={choices[op]}" for op in whole),
             mend="take it out of `kernels`, or leave out enable_lora",
         )
-    known = sorted({site.op for site in sites.values()})
+    known = sorted({site.op for site in sites.values()} | ({LOW_RANK} if apart else set()))
     for op in choices:
         if op not in known:
             raise ConfigError(
