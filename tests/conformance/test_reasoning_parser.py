@@ -236,7 +236,7 @@ class Printable(Marked):
         return super().push(text)
 
 
-@breaks("REAS-017")
+@breaks("REAS-017", "REAS-011")
 class FearsOddCharacters(Plain):
     """Ends its strings as C does."""
 
