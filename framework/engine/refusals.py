@@ -13,29 +13,42 @@ if TYPE_CHECKING:
     from framework.contracts.step import RunnerInfo
 
 
+def _undeclared(
+    inert: str, claim: str, info: RunnerInfo, executor: str, *, expected: str, setting: str
+) -> UnsupportedError:
+    """The error for a setting that the runner would pass over without a word.  inert: what it would
+    come to; claim: what the runner does not declare that it does."""
+    return UnsupportedError(
+        f"{inert}: the model runner behind {executor} does not declare that it {claim}",
+        expected=expected,
+        found=", ".join(sorted(info.features)) or "no features",
+        mend=f"leave {setting} out, or choose an executor and a model runner that declare it",
+    )
+
+
 def refuse_inert(logits_processors: tuple[str, ...], info: RunnerInfo, executor: str) -> None:
     """A runner that does not apply logits processors would ignore them without a word."""
     if logits_processors and "logits_processors" not in info.features:
-        raise UnsupportedError(
-            f"logits processors {', '.join(logits_processors)} would do nothing: the model runner "
-            f"behind {executor} does not declare that it applies them",
+        raise _undeclared(
+            f"logits processors {', '.join(logits_processors)} would do nothing",
+            "applies them",
+            info,
+            executor,
             expected="the feature 'logits_processors'",
-            found=", ".join(sorted(info.features)) or "no features",
-            mend="leave them out, or choose an executor and a model runner that declare it",
+            setting="them",
         )
 
 
 def refuse_silent(proposer: str | None, info: RunnerInfo, executor: str) -> None:
     """A runner that asks no proposer would compute without drafts and without a word."""
-    lacking = {"proposer", "drafts"} - info.features
-    if proposer is not None and lacking:
-        raise UnsupportedError(
-            f"speculative proposer {proposer!r} would propose nothing: the model runner behind "
-            f"{executor} does not declare that it asks one",
+    if proposer is not None and not {"proposer", "drafts"} <= info.features:
+        raise _undeclared(
+            f"speculative proposer {proposer!r} would propose nothing",
+            "asks one",
+            info,
+            executor,
             expected="the features 'drafts' and 'proposer'",
-            found=", ".join(sorted(info.features)) or "no features",
-            mend="leave speculative_proposer out, or choose an executor and a model runner that "
-            "declare it",
+            setting="speculative_proposer",
         )
 
 
@@ -53,37 +66,39 @@ def refuse_unsupported(config: EngineConfig) -> None:
 def refuse_unquantized(quantization: str | None, info: RunnerInfo, executor: str) -> None:
     """A runner that knows of no quantization would keep the weights as they are, without a word."""
     if quantization is not None and "quantization" not in info.features:
-        raise UnsupportedError(
-            f"quantization {quantization!r} would change nothing: the model runner behind "
-            f"{executor} does not declare that it quantizes",
+        raise _undeclared(
+            f"quantization {quantization!r} would change nothing",
+            "quantizes",
+            info,
+            executor,
             expected="the feature 'quantization'",
-            found=", ".join(sorted(info.features)) or "no features",
-            mend="leave quantization out, or choose an executor and a model runner that declare it",
+            setting="quantization",
         )
 
 
 def refuse_unkept(cache_dtype: str, info: RunnerInfo, executor: str) -> None:
     """A runner that chooses the type of its cache itself would do so without a word."""
     if cache_dtype != "auto" and "cache_dtype" not in info.features:
-        raise UnsupportedError(
-            f"kv_cache_dtype {cache_dtype!r} would change nothing: the model runner behind "
-            f"{executor} does not declare that it keeps K and V as asked",
+        raise _undeclared(
+            f"kv_cache_dtype {cache_dtype!r} would change nothing",
+            "keeps K and V as asked",
+            info,
+            executor,
             expected="the feature 'cache_dtype'",
-            found=", ".join(sorted(info.features)) or "no features",
-            mend="leave kv_cache_dtype out, or choose an executor and a model runner that declare "
-            "it",
+            setting="kv_cache_dtype",
         )
 
 
 def refuse_unadapted(adapters: AdapterLimits | None, info: RunnerInfo, executor: str) -> None:
     """A runner that knows of no adapters would compute the model as it is, without a word."""
     if adapters is not None and "adapters" not in info.features:
-        raise UnsupportedError(
-            f"adapters would change nothing: the model runner behind {executor} does not declare "
-            "that it serves them",
+        raise _undeclared(
+            "adapters would change nothing",
+            "serves them",
+            info,
+            executor,
             expected="the feature 'adapters'",
-            found=", ".join(sorted(info.features)) or "no features",
-            mend="leave enable_lora out, or choose an executor and a model runner that declare it",
+            setting="enable_lora",
         )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from framework.contracts.kernel_sets import KERNEL_SETS
 from framework.contracts.kv_cache_spec import FullAttentionSpec, KVCacheSpec
 from framework.contracts.model import AttentionLayer
 from framework.contracts.model_runner import RunnerContext
@@ -12,6 +11,7 @@ from framework.contracts.platform import DeviceFacts
 from framework.plugins.blame import unfit
 from framework_torch.choosing_attention import AttentionChoice, choose_attention
 from framework_torch.memory import BYTES
+from framework_torch.ranking import may_round
 from framework_torch.selecting import named_dtype
 
 Choices = Mapping[KVCacheSpec, AttentionChoice]
@@ -33,8 +33,7 @@ def choose_cache(
     kept = named_dtype(context.cache_dtype, dtype, "kv_cache_dtype")
     layers = layers_of(kept)
     choices = choose_attention(context, layers, facts, dtype, ranking)
-    asked = context.cache_dtype != "auto" or context.dtype != "auto"
-    if asked or context.kernel_set != KERNEL_SETS[-1]:
+    if context.cache_dtype != "auto" or not may_round(context):
         return layers, choices
     narrower = _preferred(choices.values(), dtype)
     if narrower is None:

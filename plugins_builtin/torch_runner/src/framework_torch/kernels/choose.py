@@ -16,7 +16,6 @@ from framework.contracts.kernel import (
     OperatorSite,
     Prepared,
 )
-from framework.contracts.kernel_sets import KERNEL_SETS
 from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import DeviceFacts
 from framework.errors import ConfigError, SelectionError
@@ -24,6 +23,7 @@ from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import Row, ask_all, select
 from framework_torch.adapters.linear import LOW_RANK
+from framework_torch.ranking import may_round
 
 _MIB = 1024 * 1024
 
@@ -82,7 +82,7 @@ def choose_kernels(
                 dtype,
                 free=site.op in context.kernels,
                 quantization=context.quantization if _quantizable(site) else None,
-                lossless=context.dtype != "auto" or context.kernel_set != KERNEL_SETS[-1],
+                lossless=not may_round(context),
             )
             asked[key] = query, _candidates(context, site, query, ranking, tally)
         query, rows = asked[key]
