@@ -14,7 +14,7 @@ nothing else is affected.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -56,10 +56,13 @@ class LowRank:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adapter:
     """updates: by the name of the linear map in the model's checkpoint, without ".weight"
-    ("model.layers.0.self_attn.q_proj").  base: the model for which it was made, for messages."""
+    ("model.layers.0.self_attn.q_proj").  base: the model for which it was made, for messages.
+    selects: whether the files say that a map of this name has an update; the adapter is refused if
+    the model has such a map and it has none.  None: they say nothing of that."""
 
     updates: Mapping[str, LowRank]
     base: str | None = None
+    selects: Callable[[str], bool] | None = None
 
 
 class AdapterFormat(Contract):

@@ -58,12 +58,23 @@ class PeftFormat(AdapterFormat):
                 found=_listed(alone),
                 mend="fetch the adapter again: it is incomplete",
             )
+        strange = sorted(name for name in downs if not settings.targets.selects(name))
+        if strange:
+            raise ModelError(
+                f"{path} has updates of modules that {config.NAME} does not select",
+                expected="those of target_modules, without exclude_modules, in the layers of "
+                "layers_to_transform",
+                found=_listed(strange),
+                mend="fetch both files again, as they do not belong together, or correct the "
+                "settings",
+            )
         return Adapter(
             updates={
                 module: _update(path, settings, module, down, ups[module])
                 for module, down in downs.items()
             },
             base=settings.base,
+            selects=settings.targets.selects,
         )
 
     def write(self, root: Path, adapter: Adapter) -> None:

@@ -12,6 +12,7 @@ from framework.errors import ConfigError, InputError, UnsupportedError
 from framework_torch.models.decoder import Decoder
 from framework_torch.runner import TorchRunner
 
+LINEARS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 CONFIG, TENSORS = "adapter_config.json", "adapter_model.safetensors"
 
 
@@ -58,6 +59,16 @@ def one_half(tensors):
     del tensors[next(name for name in tensors if "lora_B" in name)]
 
 
+def without(part):
+    """Takes the updates out whose names hold `part`."""
+
+    def change(tensors):
+        for name in [name for name in tensors if part in name]:
+            del tensors[name]
+
+    return change
+
+
 def not_finite(tensors):
     tensors[next(iter(tensors))][0, 0] = float("nan")
 
@@ -80,7 +91,28 @@ FILES = {
     "no alpha": (lambda root: configured(root, lora_alpha="high"), "lora_alpha is invalid"),
     "infinite": (lambda root: configured(root, lora_alpha=1e300), "lora_alpha is invalid"),
     "rank": (lambda root: configured(root, r=0, rank_pattern=None), "r is invalid"),
-    "expression": (lambda root: configured(root, rank_pattern={"q.*": 4}), "regular expression"),
+    "expression": (lambda root: configured(root, rank_pattern={"q(": 4}), "regular expression"),
+    "not selected": (
+        lambda root: configured(root, target_modules=["q_proj"]),
+        "has updates of modules that adapter_config.json does not select",
+    ),
+    "layers": (
+        lambda root: configured(root, target_modules=LINEARS, layers_to_transform=[1]),
+        "found model.layers.0.mlp.down_proj",
+    ),
+    "excluded": (lambda root: configured(root, exclude_modules=["v_proj"]), "does not select"),
+    "no targets": (lambda root: configured(root, target_modules=None), "target_modules is not"),
+    "one is missing": (
+        lambda root: with_tensors(root, without("layers.1.self_attn.v_proj")),
+        "it has no update of modules that it says to change",
+    ),
+    "all of one layer are missing": (
+        lambda root: configured(
+            with_tensors(root, without("layers.1.")), target_modules="all-linear"
+        ),
+        "found none of model.layers.1.",
+    ),
+    "unknown": (lambda root: configured(root, new_of_2031=2), "'new_of_2031' is not known"),
     "another rank": (lambda root: configured(root, rank_pattern=None, r=5), "another rank"),
     "a list": (lambda root: (root / CONFIG).write_text("[1]") and root, "JSON object"),
     "no JSON": (lambda root: (root / CONFIG).write_text("{") and root, "cannot be read"),

@@ -46,6 +46,7 @@ def fit(
     """Raises UnsupportedError, with all that is wrong of the first kind found."""
     places = {name: (site, rows) for site, at in sites.items() for name, rows in at.parts.items()}
     _check_targets(adapter, places)
+    _check_complete(adapter, sites)
     _check_ranks(adapter, limits)
     _check_shapes(adapter, sites, places)
     by_site: dict[str, dict[tuple[int, int], LowRank]] = {}
@@ -98,6 +99,28 @@ def _check_targets(adapter: Adapter, places: Mapping[str, object]) -> None:
             else "it changes nothing",
             f"modules {', '.join(modules)} of this model's layers",
             _listed(strange) or "no updates",
+        )
+
+
+def _check_complete(adapter: Adapter, sites: Mapping[str, AdapterSite]) -> None:
+    """What the files select must be there.  A map of several names has an update under one."""
+    if adapter.selects is None:
+        return
+    missing = []
+    for site in sites.values():
+        updated = {rows for name, rows in site.parts.items() if name in adapter.updates}
+        missing += [
+            name
+            for name, rows in site.parts.items()
+            if rows not in updated and adapter.selects(name)
+        ]
+    if missing:
+        raise _unfit(
+            adapter,
+            "it has no update of modules that it says to change",
+            "an update of each module of this model that its configuration selects",
+            f"none of {_listed(missing)}",
+            "fetch the adapter again, which is incomplete, or correct its configuration",
         )
 
 
