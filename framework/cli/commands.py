@@ -242,12 +242,25 @@ class PluginCommand(TyperCommand):
         (record,) = self._records
         root = root_options(ctx)
         call = CommandCall(program=ctx.command_path, arguments=tuple(ctx.args), root=root)
-        if root.frozen:
-            from framework.config.choices import check_frozen
-
-            check_frozen(call.resolve().config, self._registry)
+        _check_frozen(call, self._registry)
         command = cast("Command", self._registry.create_record(record))
         raise typer.Exit(command.run(call))
+
+
+def _check_frozen(call: CommandCall, registry: PluginRegistry) -> None:
+    """Whoever froze the plugins froze these as well.  A configuration that cannot be read, and did
+    not have to be, is the command's to tell."""
+    from framework.config.choices import check_frozen
+    from framework.config.sections import ENV_ALIASES
+    from framework.plugins.policy import is_on
+
+    try:
+        config = call.resolve().config
+    except ConfigError:
+        if call.root.frozen or any(is_on(os.environ.get(name, "")) for name in ENV_ALIASES):
+            raise
+    else:
+        check_frozen(config, registry)
 
 
 def _claimed(path: str, records: Sequence[Record]) -> PluginError:

@@ -1,8 +1,9 @@
 """One hash over the files of an installed distribution, or of a module without one.
 
-What RECORD lists is what was installed; what an editable install or a plain folder holds is
-found through the packages of its entry points.  Files are read, so that a module edited in
-place counts as another; only a large one that RECORD knows goes by its hash and size there.
+What RECORD lists is what was installed.  What lies in the packages of the entry points counts as
+well: an editable install lists nothing, and a file that was put beside the others, a compiled one
+for instance, is what Python would import.  Files are read, so that a module edited in place counts
+as another; only a large one that RECORD knows goes by its hash and size there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import csv
 import hashlib
 import importlib.util
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from importlib.machinery import ModuleSpec
 
@@ -27,48 +29,55 @@ def hash_of(location: str | None, modules: Iterable[str]) -> str | None:
     modules: dotted names of the modules that its plugins live in.  Imports nothing.
     """
     files = dict(_recorded(location)) if location else {}
-    if not files:
-        for module in sorted(set(modules)):
-            files.update((name, (path, "")) for name, path in _sources(module))
+    listed = {path for path, _ in files.values()}
+    for module in sorted(set(modules)):
+        found = {name: path for name, path in _sources(module) if path not in listed}
+        files.update((name, (path, "")) for name, path in found.items())
     if not files:
         return None
     total = hashlib.sha256()
     for name in sorted(files):
-        total.update(f"{name}\0{_digest(*files[name])}\n".encode())
+        # A name that is no UTF-8 is as good as any.
+        total.update(f"{name}\0{_digest(*files[name])}\n".encode("utf-8", "surrogateescape"))
     return total.hexdigest()
 
 
 def _recorded(info: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Name, path and known hash of each file of RECORD that belongs to the code: neither
     metadata, which tells how it was installed, nor scripts, which tell where."""
+    site, own = os.path.split(info)
+    site = os.path.realpath(site)
     try:
         record = importlib_metadata.Distribution.at(info).read_text("RECORD") or ""
-    except (OSError, UnicodeDecodeError):
+        rows = list(csv.reader(record.splitlines()))
+    except (OSError, UnicodeDecodeError, csv.Error):
         return
-    site, own = os.path.split(info)
-    for row in csv.reader(record.splitlines()):
+    for row in rows:
         name, known, *_ = (*row, "", "")
         outside = name.startswith(("..", "/", "__editable__", f"{own}/"))
-        if known and not outside and _counts(name):
+        if name and not outside and _counts(name):
             yield name, (os.path.join(site, name), known)
 
 
 def _digest(path: str, known: str) -> str:
     """Of the content; of `known` and the size where the file is large and known."""
     try:
+        found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):  # to read a pipe is to wait for ever
+            return "no file"
+        if known and found.st_size > LARGE:
+            return f"{known} {found.st_size}"
         with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if known and size > LARGE:
-                return f"{known} {size}"
-            return hashlib.sha256(file.read()).hexdigest()
-    except OSError as error:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, ValueError) as error:  # of a name that no file can have
         return f"unreadable: {type(error).__name__}"
 
 
 def _counts(name: str) -> bool:
-    """Whether a file belongs to the code, rather than to an editor or to the interpreter."""
-    last = name.rpartition("/")[2]
-    return not (last.startswith(".") or last.endswith((".pyc", "~")))
+    """Whether a file belongs to the code, rather than to an editor or to the interpreter.  Code
+    that is shipped compiled lies beside the place where the interpreter keeps its own."""
+    folder, _, last = name.rpartition("/")
+    return not (last.startswith(".") or last.endswith("~") or "__pycache__" in folder.split("/"))
 
 
 def _sources(module: str) -> Iterator[tuple[str, str]]:
@@ -78,7 +87,7 @@ def _sources(module: str) -> Iterator[tuple[str, str]]:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError, AttributeError):
         return
-    for place in _places(spec, rest) if spec is not None else ():
+    for place in map(os.path.realpath, _places(spec, rest) if spec is not None else ()):
         if os.path.isfile(place):
             yield f"{top}/{os.path.basename(place)}", place
         for folder, folders, names in os.walk(place):

@@ -30,6 +30,11 @@ def normalize(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
+def is_on(text: str) -> bool:
+    """Whether a variable that may be on or off is not off; one that is neither counts as on."""
+    return text.strip().lower() not in _FALSE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern:
     """One entry of a list.  kind, distribution: None matches any.  adds: it had a `+`."""

@@ -22,14 +22,15 @@ Choices = Mapping[str, Sequence[str]]
 _CORE_ROW = "core"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One plugin.  contract: the range of its manifest, None while unknown.  files: a hash of
-    what its distribution has installed, None where no file was found."""
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One plugin.  entry_point: "module:attr".  contract: the range of its manifest, None while
+    unknown.  files: a hash of what its distribution has installed, None where no file was found."""
 
     kind: str
     name: str
     distribution: str | None
     version: str | None
+    entry_point: str | None
     contract: str | None
     scopes: tuple[str, ...]
     files: str | None
@@ -129,6 +130,7 @@ def _row(registry: PluginRegistry, record: Record, hashes: _Hashes) -> Row:
         name=record.name,
         distribution=record.distribution,
         version=record.version,
+        entry_point=record.value,
         contract=record.facts.contract if record.facts else None,
         scopes=tuple(sorted(record.scopes(registry.kind(record.kind)))),
         files=hashes.of(record),
@@ -146,6 +148,7 @@ def _core_row() -> Row:
         name=CORE,
         distribution=CORE,
         version=version,
+        entry_point=None,
         contract=None,
         scopes=scopes,
         files=hash_of(None, [CORE]),

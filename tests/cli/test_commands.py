@@ -158,13 +158,24 @@ def test_a_configuration_that_cannot_be_read_hides_no_command(install, run, monk
     assert run("--no-plugins", "tell")[0] != 0
 
 
-def test_a_frozen_start_checks_the_lock_before_it_imports_a_command(install, run, tmp_path):
+@pytest.mark.parametrize("settings", ["", "not to be read"])
+@pytest.mark.parametrize("way", ["flag", "environment", "off"])
+def test_a_frozen_start_checks_the_lock_before_it_imports_a_command(
+    install, run, tmp_path, monkeypatch, way, settings
+):
+    """However it was frozen, and also where the configuration cannot be read."""
     module = install()
-    lock = ("--lock-file", str(tmp_path / "lock.toml"))
-    code, _, err = run("--frozen", *lock, "tell")
-    assert code == 1
-    assert "lock.toml" in err
-    assert module not in sys.modules
+    flags = ["--lock-file", str(tmp_path / "lock.toml")]
+    if way == "flag":
+        flags.append("--frozen")
+    else:
+        monkeypatch.setenv("FRAMEWORK_PLUGINS_FROZEN", "1" if way == "environment" else "0")
+    if settings:
+        monkeypatch.setenv("FRAMEWORK_SCHEDULER__MAX_NUM_SEQS", settings)
+    code, _, err = run(*flags, "tell")
+    assert code == (0 if way == "off" else 1)
+    assert way == "off" or ("max_num_seqs" if settings else "lock.toml") in err
+    assert (module in sys.modules) == (way == "off")
 
 
 def test_one_from_the_command_line_goes_by_its_name(install, run):

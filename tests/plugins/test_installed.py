@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import os
 import sys
 
 import pytest
@@ -51,6 +52,49 @@ def test_code_counts_and_leftovers_do_not(made, with_record):
     (site / package / "deep" / "b.py").unlink()
     assert hash_of(str(info), [package]) not in (first, second)
     assert package not in sys.modules
+
+
+@pytest.mark.parametrize("with_record", [True, False])
+def test_whatever_python_would_import_counts(made, with_record):
+    """A file that was put beside the others, or that RECORD knows without a hash, is code; so is
+    what is shipped compiled."""
+    site, package, info = made
+    if with_record:
+        recorded(info, f"{package}/__init__.py", f"{package}/deep/b.py")
+        text = (info / "RECORD").read_text()
+        (info / "RECORD").write_text(f"{text}\n{package}/deep/c.py,,\n")
+    hashes = [hash_of(str(info), [package])]
+    for name in (f"{package}/added.py", f"{package}/deep/b.so", f"{package}/c.pyc"):
+        (site / name).write_text("x = 1\n")
+        hashes.append(hash_of(str(info), [package]))
+    for text in ("x = 1\n", "x = 2\n"):
+        (site / package / "deep" / "c.py").write_text(text)
+        hashes.append(hash_of(str(info), [package]))
+    assert None not in hashes
+    assert len(set(hashes)) == len(hashes)
+
+
+def test_a_module_of_another_distribution_counts(made):
+    """An entry point may lead to what its own RECORD does not list."""
+    site, package, info = made
+    (site / "pkg_else.py").write_text("x = 1\n")
+    recorded(info, f"{package}/__init__.py")
+    first = hash_of(str(info), ["pkg_else"])
+    (site / "pkg_else.py").write_text("x = 2\n")
+    assert hash_of(str(info), ["pkg_else"]) != first
+
+
+@pytest.mark.parametrize("with_record", [True, False])
+def test_nothing_that_lies_in_a_package_stops_or_fails_a_start(made, with_record):
+    """Pipes, links to nowhere, names that are no UTF-8, and a RECORD that is none."""
+    site, package, info = made
+    os.mkfifo(site / package / "pipe")
+    (site / package / "loop").symlink_to("loop")
+    (site / package / os.fsdecode(b"\xff.py")).write_text("")
+    if with_record:
+        names = (f"{package}/pipe", "no\0name", "x" * 200_000, f"{package}/gone.py")
+        (info / "RECORD").write_text("".join(f"{name},sha256=x,3\n" for name in names))
+    assert hash_of(str(info), [package]) == hash_of(str(info), [package]) is not None
 
 
 def test_a_large_file_goes_by_its_record(made):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -20,6 +23,12 @@ class P(SchedulingPolicy):
     def keys(self, requests):
         return requests.arrival.astype(float)
 """
+
+ROW = (
+    '{"kind": "thing", "name": "a", "distribution": "d", "version": null, "entry_point": "a:A",'
+    ' "contract": null, "scopes": [], "files": null}'
+)
+ROWS = '{"schema": 2, "plugins": [%s, %s]}'
 
 
 @pytest.fixture
@@ -42,7 +51,7 @@ def test_a_lock_is_sorted_stable_and_readable(house, tmp_path):
     rows = json.loads(text)["plugins"]
     assert [row["name"] for row in rows if row["kind"] == "thing"] == ["a", "b"]
     assert set(rows[0]) == {
-        "kind", "name", "distribution", "version", "contract", "scopes", "files"
+        "kind", "name", "distribution", "version", "entry_point", "contract", "scopes", "files"
     }  # fmt: skip
     write_lock(resolved, tmp_path / "x.lock")
     assert read_lock(tmp_path / "x.lock") == resolved
@@ -67,10 +76,15 @@ def test_what_differs_from_the_lock_is_told_with_the_mend(house, tmp_path):
         (None, "there is no lock file"),
         ("", "cannot be read"),
         ("[" * 9999, "cannot be read"),
-        ('{"schema": 1}', "plugins"),
-        ('{"schema": 1, "plugins": [{}]}', "kind"),
-        ('{"schema": 1, "plugins": [], "more": 1}', "more"),
-        ('{"schema": 2, "plugins": []}', "another schema"),
+        ('{"schema": 2}', "plugins"),
+        ('{"schema": 2, "plugins": [{}]}', "kind"),
+        ('{"schema": 2, "plugins": [], "more": 1}', "more"),
+        ('{"schema": 1, "plugins": []}', "another schema"),
+        ('{"schema": 3, "plugins": {}, "more": 1}', "another schema"),
+        (ROWS % (ROW, ROW), "has thing:a@d twice"),
+        (ROWS % (ROW, ROW.replace('"files"', '"filse": "x", "files"')), "filse"),
+        ('{"schema": 2, "plugins": [', "cannot be read"),
+        ('\ufeff{"schema": 2, "plugins": []}', "cannot be read"),
     ],
 )
 def test_a_file_that_is_no_lock_says_how_to_make_one(tmp_path, content, words):
@@ -81,6 +95,63 @@ def test_a_file_that_is_no_lock_says_how_to_make_one(tmp_path, content, words):
     with pytest.raises(ConfigError, match=words) as caught:
         read_lock(file)
     assert "framework plugins lock" in str(caught.value)
+
+
+@pytest.mark.parametrize("way", ["folder", "pipe", "loop", "null device", "huge", "no name"])
+def test_what_no_lock_can_be_is_told_at_once(tmp_path, way, monkeypatch):
+    """Nothing is waited for, and nothing is read that has no end."""
+    file = tmp_path / "x.lock"
+    match way:
+        case "folder":
+            file.mkdir()
+        case "pipe":
+            os.mkfifo(file)
+        case "loop":
+            file.symlink_to(file)
+        case "null device":
+            file.symlink_to("/dev/zero")
+        case "huge":
+            monkeypatch.setattr("framework.plugins.lock.LARGEST", 99)
+            file.write_text(" " * 100)
+        case "no name":
+            file = tmp_path / "x\0lock"
+    with pytest.raises(ConfigError, match="cannot be read") as caught:
+        read_lock(file)
+    assert "framework plugins lock" in str(caught.value)
+
+
+def test_a_lock_is_replaced_as_a_whole(house, tmp_path, monkeypatch):
+    """A write that fails leaves the old one and nothing else; a link leads to the file, whose
+    mode stays."""
+    house.thing("a", "d1")
+    resolved = resolve_plugins(house.registry())
+    (tmp_path / "kept").mkdir()
+    file, link = tmp_path / "kept" / "x.lock", tmp_path / "link.lock"
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    with monkeypatch.context() as full:
+        full.setattr(Path, "replace", no_room)
+        with pytest.raises(ConfigError, match="No space left"):
+            write_lock(resolved, link)
+    assert (file.read_text(), os.listdir(file.parent)) == ("old", ["x.lock"])
+    write_lock(resolved, link)
+    assert link.is_symlink()
+    assert read_lock(file) == resolved
+    assert (file.stat().st_mode & 0o777, os.listdir(file.parent)) == (0o640, ["x.lock"])
+
+
+def no_room(*arguments):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_plugin_that_is_another_class_of_the_same_files_differs(house):
+    """What an entry point names is no part of the files; it is what runs."""
+    mine, others = (
+        resolve_plugins(house.registry(ad_hoc={"thing:a": f"thing_contract:{name}"}))
+        for name in ("Thing", "Extra")
+    )
+    assert [(d.key, d.field) for d in mine.compare(others)] == [("thing:a@ad-hoc", "entry_point")]
 
 
 def test_a_lock_that_cannot_be_written_says_what_to_do(house, tmp_path):
