@@ -7,12 +7,17 @@ class: `InputError` is the caller's fault and concerns one request; `ConfigError
 
 from __future__ import annotations
 
+from typing import Any
+
+from framework.shown import printable
+
 
 class FrameworkError(Exception):
     """Base of all errors.
 
     `expected`, `found` and `mend` are optional sentences; those given are appended to the
-    message, one line each, so that a log line or an HTTP body carries them too.
+    message, one line each, so that a log line or an HTTP body carries them too.  What others wrote
+    may be part of all of them: a terminal gets no orders by it.
     """
 
     def __init__(
@@ -23,18 +28,25 @@ class FrameworkError(Exception):
         found: object = None,
         mend: str | None = None,
     ) -> None:
-        self.message = message
+        self.message = printable(message)
         self.expected = expected
         self.found = found
         self.mend = mend
-        parts = [message]
+        parts = [self.message]
         if expected is not None:
             parts.append(f"  expected: {expected}")
         if found is not None:
             parts.append(f"  found:    {found}")
         if mend is not None:
             parts.append(f"  mend:     {mend}")
-        super().__init__("\n".join(parts))
+        super().__init__(printable("\n".join(parts)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Class and sentences, as text or None, for programs."""
+        names = ("expected", "found", "mend", "plugin", "distribution", "parameter")
+        values = {name: getattr(self, name, None) for name in names}
+        texts = {key: value and printable(str(value)) for key, value in values.items()}
+        return {"type": type(self).__name__, "message": self.message, **texts}
 
 
 class InputError(FrameworkError, ValueError):

@@ -28,7 +28,16 @@ def shown(value: object, most: int = MOST) -> str:
 
 def printable(text: str) -> str:
     """The text without what a terminal takes for orders, or UTF-8 cannot carry; lines stay."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
+
+
+def in_a_line(text: str, most: int = 2000) -> str:
+    """What others wrote, as a part of a line: printable, and of at most `most` characters and
+    "..."."""
+    short = printable(" ".join(text[:most].split()))
+    return short + ("..." if len(text) > most else "")
 
 
 def is_whole(text: str) -> bool:

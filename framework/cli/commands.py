@@ -13,9 +13,11 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from framework.cli.context import RootOptions, registry_of, resolved_with, root_options
+from framework.cli.failures import JsonFailures
 from framework.errors import ConfigError, FrameworkError, PluginError
 from framework.plugins.lookup import unusable
 from framework.plugins.near import did_you_mean
+from framework.shown import in_a_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,7 +86,7 @@ def path_of(record: Record) -> Path_:
 def help_of(record: Record) -> str:
     """What its manifest says of a command; else who brings it."""
     facts = record.facts.facts if record.facts else {}
-    return str(facts.get("help") or f"({record.key})")
+    return in_a_line(str(facts.get("help") or f"({record.key})"), 300)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def is_of_core(core: TyperGroup, path: Path_) -> bool:
     return True
 
 
-class CommandGroup(TyperGroup):
+class CommandGroup(JsonFailures):
     """The core's commands, and those of plugins that lie in this group."""
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -11,7 +11,7 @@ import typer
 
 from framework.cli import options
 from framework.cli.context import resolved_of
-from framework.cli.printing import Json, plain, print_json, show_table
+from framework.cli.printing import Json, plain, plugins_speak_aside, print_json, show_table
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -46,10 +46,11 @@ def show_config(
     registry = open_registry(resolved.config)
     resolved, notes = propose(resolved, registry)
     faults: list[PluginError] = []
-    lines = list(_lines(resolved, registry, faults))
+    with plugins_speak_aside():
+        lines = list(_lines(resolved, registry, faults))
     if as_json:
         rows = [{"field": x.field, "value": x.value, "source": x.source} for x in lines]
-        print_json({"values": rows, "notes": notes, "errors": [str(error) for error in faults]})
+        print_json({"values": rows, "notes": notes, "errors": [each.as_dict() for each in faults]})
     else:
         from rich.table import Table
 

@@ -12,6 +12,7 @@ from framework.cli.context import registry_of
 from framework.cli.model_query import KINDS, model_query
 from framework.cli.printing import (
     Json,
+    plain,
     plugins_speak_aside,
     print_json,
     show_problems,
@@ -27,6 +28,7 @@ from framework.cli.usual import (
 
 if TYPE_CHECKING:
     from framework.contracts.base import Query
+    from framework.errors import FrameworkError
     from framework.plugins.kinds import Kind
     from framework.plugins.registry import PluginRegistry
 
@@ -61,11 +63,14 @@ def explain(
             asked.append((query, rows, failure))
     if as_json:
         facts: list[dict[str, Any]] = [
-            {"query": query and str(query), "error": failure, "candidates": rows}
+            {
+                "query": query and str(query),
+                "error": failure and failure.as_dict(),
+                "candidates": rows,
+            }
             for query, rows, failure in asked
         ]
-        first = facts[0] if len(facts) == 1 else {"questions": facts}
-        print_json({"kind": kind, **first})
+        print_json({"kind": row.name, "questions": facts})
     else:
         for query, rows, failure in asked:
             _print(rows, query)
@@ -74,7 +79,7 @@ def explain(
             elif query is None and row.name in KINDS:
                 typer.echo("by rank only; with --model MODEL they are asked about it", err=True)
             if failure:
-                typer.echo(failure, err=True)
+                typer.echo(str(failure), err=True)
     show_problems(registry)
     if any(failure for _, _, failure in asked):
         raise typer.Exit(1)
@@ -89,7 +94,7 @@ def _queries(registry: PluginRegistry, kind: Kind) -> Sequence[Query]:
 
 def _asked(
     registry: PluginRegistry, kind: Kind, query: Query | None, choice: str | None
-) -> tuple[list[dict[str, Any]], str | None]:
+) -> tuple[list[dict[str, Any]], FrameworkError | None]:
     """Rows for one query, and the error of a selection that would not succeed."""
     if query is None:
         return _candidates(registry, kind, choice), None
@@ -115,7 +120,7 @@ def _nothing(kind: Kind) -> str:
 
 def _answers(
     registry: PluginRegistry, kind: Kind, query: Query, choice: str | None
-) -> tuple[list[dict[str, Any]], str | None]:
+) -> tuple[list[dict[str, Any]], FrameworkError | None]:
     """Rows, and the error of a selection that would not succeed."""
     from framework.errors import PluginError
     from framework.plugins.selection import ask_all, select
@@ -126,7 +131,7 @@ def _answers(
     try:
         chosen = select(registry, kind.name, query, operator=choice, ranking=ranking).record
     except PluginError as error:
-        return rows, str(error)
+        return rows, error
     for row, shown in zip(table, rows, strict=True):
         if row.record is chosen:
             shown["verdict"] = "chosen"
@@ -155,7 +160,6 @@ def _candidates(registry: PluginRegistry, kind: Kind, choice: str | None) -> lis
 
 
 def _print(rows: list[dict[str, Any]], query: Query | None) -> None:
-    from rich.markup import escape
     from rich.table import Table
 
     if query is not None:
@@ -166,5 +170,5 @@ def _print(rows: list[dict[str, Any]], query: Query | None) -> None:
         texts = [str(row["facts"])] if row.get("facts") else []
         cells = [row["name"], row["distribution"] or "ad-hoc", row["rank"], row["state"]]
         texts += row["reasons"]
-        table.add_row(*(escape(str(cell)) for cell in [*cells, row["verdict"], "; ".join(texts)]))
+        table.add_row(*(plain(str(cell)) for cell in [*cells, row["verdict"], "; ".join(texts)]))
     show_table(table)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,6 +11,8 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from framework.shown import in_a_line, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +24,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def print_json(value: object) -> None:
     """Print `value` as JSON; what JSON does not have is shown as text."""
-    print(json.dumps(value, indent=2, default=str))
+    print(json.dumps(_finite(value), indent=2, default=str, allow_nan=False))
+
+
+def _finite(value: object) -> object:
+    """The value with nan and inf as text, which Python would write as no other language reads."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case dict():
+            return {key: _finite(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_finite(item) for item in value]
+    return value
 
 
 @contextmanager
@@ -54,7 +69,7 @@ def show_table(table: Table) -> None:
 def show_columns(header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print hundreds of rows at once, each column as wide as its widest cell; rich takes 3 ms
     for a row."""
-    lines = [header, *rows]
+    lines = [header, *([in_a_line(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
@@ -66,11 +81,12 @@ def show_problems(registry: PluginRegistry) -> None:
     for problem in registry.problems:
         word = "error" if problem.fatal else "warning"
         mend = f" ({problem.mend})" if problem.mend else ""
-        print(f"{word}: {problem.message}{mend}", file=sys.stderr)
+        print(printable(f"{word}: {problem.message}{mend}"), file=sys.stderr)
 
 
 def plain(text: str) -> str:
-    """The text for a table cell, without what rich would take for markup."""
+    """The text for a table cell, without what rich would take for markup and a terminal for
+    orders."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(printable(text))

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
-_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
+"""The last: a plugin closed what is not its own."""
 
 
 def open_streams() -> None:

@@ -21,6 +21,7 @@ from framework.config.sections import NOT_FOR_PLUGINS
 from framework.errors import PluginError
 from framework.plugins.kinds import Cardinality
 from framework.plugins.near import did_you_mean
+from framework.shown import in_a_line
 
 if TYPE_CHECKING:
     from framework.config.resolve import Resolved
@@ -46,7 +47,7 @@ class Proposed:
     def line(self) -> str:
         """What the start-up log says of it."""
         state = {True: "on", False: "off"}.get(self.value, self.value)  # type: ignore[call-overload]
-        return f"{self.field} is {state} because of {self.source}: {self.reason}"
+        return in_a_line(f"{self.field} is {state} because of {self.source}: {self.reason}")
 
 
 def propose(resolved: Resolved, registry: PluginRegistry) -> tuple[Resolved, tuple[str, ...]]:

@@ -14,9 +14,12 @@ from framework.plugins.kinds import GROUP_PREFIX, KINDS, Kind, find_kind
 from framework.plugins.near import did_you_mean
 from framework.plugins.policy import first_party, normalize
 from framework.plugins.records import Problem, Record, State
+from framework.shown import shown
 
 CORE = "framework"
 _VALUE = re.compile(r"(?P<module>\w+(\.\w+)*)\s*:\s*(?P<attr>\w+(\.\w+)*)\s*(\[.*\])?$")
+_LONGEST = 100
+"""Characters of a plugin's name; a list has a line for each."""
 _LOST = "\N{REPLACEMENT CHARACTER}"
 _UNNAMED = re.compile(r"[\s:@,=*?\[\]]")
 """What means something where plugins are named: KIND:NAME@DISTRIBUTION, globs and lists of them."""
@@ -55,7 +58,7 @@ def split_value(value: str) -> tuple[str, str] | None:
 
 def can_be_named(name: str) -> bool:
     """Whether lists and options can name a plugin so called, and a terminal can show it."""
-    return name.isprintable() and not _UNNAMED.search(name)
+    return len(name) <= _LONGEST and name.isprintable() and not _UNNAMED.search(name)
 
 
 def discover(
@@ -138,18 +141,21 @@ class _Entries:
             elif line.startswith("[") or not group:
                 group = ""  # what follows belongs to a group that nobody knows
                 self._problem(
-                    f"line {number} of entry_points.txt is neither [group] nor in one: {line!r}"
+                    f"line {number} of entry_points.txt is neither [group] nor in one: "
+                    f"{shown(line)}"
                 )
             elif group in self._kinds:
                 name, equals, value = (part.strip() for part in line.partition("="))
                 if not (name and equals):
                     self._problem(
-                        f"line {number} of entry_points.txt is not name = value: {line!r}"
+                        f"line {number} of entry_points.txt is not name = value: {shown(line)}"
                     )
                 elif self._flaw is not None and _LOST in line:
                     continue  # no program reads the file, which has been told
                 elif not can_be_named(name):
-                    self._problem(f"[{group}] has {name!r}, which no list or option can name")
+                    self._problem(
+                        f"[{group}] has {shown(name, 80)}, which no list or option can name"
+                    )
                 elif (group, name) in known:
                     self._problem(f"[{group}] has {name!r} twice; the first counts")
                 else:
@@ -165,7 +171,9 @@ class _Entries:
 
     def _check_group(self, group: str) -> None:
         if group.startswith(GROUP_PREFIX) and group not in self._kinds:
-            self._problem(f"unknown entry-point group {group!r}{did_you_mean(group, self._kinds)}")
+            self._problem(
+                f"unknown entry-point group {shown(group)}{did_you_mean(group, self._kinds)}"
+            )
 
     def _problem(self, message: str) -> None:
         self.problems.append(
@@ -185,5 +193,7 @@ class _Entries:
         if self._flaw is not None:
             record.move(State.FAILED, self._flaw)
         elif split_value(value) is None:
-            record.move(State.FAILED, f"entry point value {value!r} is not of the form module:attr")
+            record.move(
+                State.FAILED, f"entry point value {shown(value)} is not of the form module:attr"
+            )
         self.records.append(record)

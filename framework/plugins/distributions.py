@@ -7,6 +7,7 @@ install beside its build leftovers) only the one that Python would use counts.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -16,8 +17,12 @@ from importlib_metadata import Distribution
 
 from framework.plugins.kinds import GROUP_PREFIX
 from framework.plugins.policy import normalize
+from framework.shown import in_a_line, shown
 
 _LEFTOVER = ".egg-info"
+_NAME = re.compile(r"[A-Z0-9](?:[A-Z0-9._-]{0,198}[A-Z0-9])?\Z", re.IGNORECASE | re.ASCII)
+"""What the core metadata specification takes for a name, of a length that can be read."""
+_LONGEST_VERSION = 60
 NOT_UTF8 = "entry_points.txt is not UTF-8"
 
 
@@ -108,10 +113,13 @@ def _one(group: list[_Entries]) -> Installed:
         problem = f"{first.flaw}, so that nobody can use its plugins"
     elif name is None:
         problem = "its metadata does not say its name, so that its plugins are left out"
+    elif not _NAME.match(name):
+        problem = f"its metadata says a name that none can have, {shown(name, 80)}"
+        name = None
     places = [_location(other.distribution) for other in others]
     return Installed(
         name=name or _stem(first.distribution),
-        version=version,
+        version=None if version is None else in_a_line(version, _LONGEST_VERSION),
         location=_location(first.distribution),
         entry_points=first.text if name is not None else "",
         problem=problem,

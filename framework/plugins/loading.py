@@ -16,6 +16,7 @@ from framework.plugins.near import did_you_mean
 from framework.plugins.records import Record, State
 from framework.plugins.watch import log as log
 from framework.plugins.watch import watched
+from framework.shown import shown
 
 
 def contract_of(kind: Kind) -> type[Contract]:
@@ -89,7 +90,7 @@ def check_class(
 
     base = f"a class derived from {kind.contract}"
     if not inspect.isclass(found):
-        raise wrong(base, f"{type(found).__name__} {found!r:.80}")
+        raise wrong(base, f"{type(found).__name__} {shown(found, 80)}")
     if not issubclass(found, contract):
         raise wrong(base, f"class {found.__qualname__}")
     says = getattr(found, "kind", None)
@@ -102,7 +103,7 @@ def check_class(
         raise wrong(f"all methods of {kind.contract}", f"no {', '.join(missing)}")
     options = found.Options
     if options is not None and not _is_model(options):
-        raise wrong("Options = a pydantic model, or None", f"Options = {options!r:.80}")
+        raise wrong("Options = a pydantic model, or None", f"Options = {shown(options, 80)}")
     return found
 
 

@@ -41,6 +41,8 @@ from framework.plugins.near import did_you_mean
 
 FILE_NAME = "framework-plugin.toml"
 SCHEMA = 1
+LARGEST = 1 << 20
+"""Bytes; a list reads the manifests of hundreds of plugins."""
 
 
 class ConfigProposal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,6 +158,8 @@ def locate(module: str) -> tuple[str, bytes] | None:
     if os.path.exists(path) and not os.path.isfile(path):  # to read a pipe is to wait for ever
         raise PluginError(f"{path}: cannot be read: it is no file")
     try:
+        if os.path.exists(path) and os.path.getsize(path) > LARGEST:
+            raise PluginError(f"{path}: cannot be read: it has more than {LARGEST} bytes")
         data: bytes = read(path)
     except FileNotFoundError:
         return None
@@ -169,11 +173,12 @@ def locate(module: str) -> tuple[str, bytes] | None:
 def parse(path: str, data: bytes, kinds: Sequence[Kind] = KINDS) -> Manifest:
     """Read a manifest; PluginError that names file, key and near matches."""
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8-sig"))  # some editors begin a file with a mark
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PluginError(f"{path}: not a TOML file in UTF-8: {error}") from error
     _check_keys(path, "", table, ("schema", "plugin"))
-    if table.get("schema") != SCHEMA:
+    schema = table.get("schema")
+    if schema != SCHEMA or type(schema) is not int:  # true and 1.0 are equal to 1
         raise PluginError(
             f"{path}: key 'schema' is wrong",
             expected=f"schema = {SCHEMA}",

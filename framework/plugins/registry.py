@@ -33,6 +33,7 @@ from framework.plugins.options import Options
 from framework.plugins.ordering import by_rank, in_order
 from framework.plugins.policy import Policy
 from framework.plugins.records import Problem, Record, State
+from framework.shown import in_a_line, printable
 
 
 class PluginRegistry:
@@ -189,7 +190,7 @@ class PluginRegistry:
 
     def note_off(self, feature: str, by: Record, reason: str) -> None:
         """Write down, once, that a plugin turned something off."""
-        line = f"{feature} is off because of plugin {by.key}: {reason}"
+        line = in_a_line(f"{feature} is off because of plugin {by.key}: {reason}")
         if line not in self.notes:
             self.notes.append(line)
 
@@ -297,4 +298,4 @@ class PluginRegistry:
     def _tell(self, message: str, level: int = logging.WARNING) -> None:
         if message not in self._told:
             self._told.add(message)
-            log.log(level, "%s", message)
+            log.log(level, "%s", printable(message))

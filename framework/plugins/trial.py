@@ -32,7 +32,8 @@ class Trial:
     seconds: how long it took; with `hung`, how long it was waited for.  ended: how it ended the
     process ("exit code 3", "SIGSEGV"), or None.  error: the message of a failed import or of a
     class that does not fit; found, mend: of that.  spoiled: what went wrong behind the imports of
-    others in one process, and does not by itself; behind: these others, by key.  heavy:
+    others in one process, and does not by itself; behind: these others, by key, or the one whose
+    import is enough.  heavy:
     libraries that it loaded.  uncaught: errors that nobody can catch.  attributes: plain values
     of the class, by name.
     """
@@ -65,6 +66,8 @@ def try_imports(
                 before = [records[n] for n in left[:place]]
                 trial = _alone(records[left[place]], kinds, budget, trial, before)
             trials[left[place]] = trial
+            if trial.spoiled is not None:
+                break  # what follows was imported behind the same; a new process is without it
     return [trials[n] for n in range(len(records))]
 
 
@@ -76,7 +79,29 @@ def _alone(
     if alone.error or alone.ended or alone.hung:
         return alone
     how = f"{trial.error} ({trial.found})" if trial.error else f"the process ends, {trial.ended}"
-    return replace(alone, spoiled=how, behind=tuple(each.key for each in before))
+    behind = _culprit(record, kinds, budget, before)
+    return replace(alone, spoiled=how, behind=tuple(each.key for each in behind))
+
+
+def _culprit(
+    record: Record, kinds: Sequence[Kind], budget: float, before: Sequence[Record]
+) -> Sequence[Record]:
+    """The one of `before` behind which the import fails; all of them where it takes several, or
+    where it goes well another time."""
+
+    def fails(others: Sequence[Record]) -> bool:
+        trial = _Child([*others, record], kinds, budget).run().get(len(others), Trial())
+        return bool(trial.error or trial.ended)
+
+    works, broken = 0, len(before)
+    while broken - works > 1:
+        middle = (works + broken) // 2
+        if fails(before[:middle]):
+            broken = middle
+        else:
+            works = middle
+    one = before[broken - 1 : broken]
+    return one if fails(one) else before
 
 
 def top_of(value: str) -> str:

@@ -6,10 +6,12 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from framework.plugins.blame import told
 from framework.plugins.records import Record
+from framework.shown import in_a_line, printable, shown
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -77,8 +79,9 @@ def heard(tell: Callable[[str], None]) -> Iterator[None]:
     before = sys.unraisablehook
 
     def hear(found: UnraisableHookArgs) -> None:
-        place = getattr(found.object, "__qualname__", None) or repr(found.object)
-        tell(f"{place} raised {type(found.exc_value).__name__}: {found.exc_value}")
+        place = getattr(found.object, "__qualname__", None) or shown(found.object)
+        said = told(found.exc_value) if found.exc_value is not None else found.exc_type.__name__
+        tell(in_a_line(f"{place} raised {said}"))
         before(found)
 
     sys.unraisablehook = hear
@@ -89,6 +92,7 @@ def heard(tell: Callable[[str], None]) -> Iterator[None]:
 
 
 def _say(line: str) -> None:
-    # pythonw and some hosts have no stderr.
+    # pythonw and some hosts have no stderr, and a plugin may have closed it.
     if sys.stderr is not None:
-        print(f"framework: {line}", file=sys.stderr, flush=True)
+        with suppress(OSError, ValueError):
+            print(f"framework: {printable(line)}", file=sys.stderr, flush=True)

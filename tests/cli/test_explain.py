@@ -19,7 +19,7 @@ def explain(*arguments):
 
 
 def chosen(kind):
-    rows = json.loads(explain(kind, "--json").stdout)["candidates"]
+    rows = json.loads(explain(kind, "--json").stdout)["questions"][0]["candidates"]
     return [row["name"] for row in rows if row["verdict"] == "chosen"]
 
 
@@ -49,7 +49,7 @@ def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():
     built = find_spec("framework_cpu_paged._native") is not None
     assert chosen("attention_backend") == ["cpu_paged" if built else "sdpa"]
     assert chosen("model_source") == ["demo"]
-    [cpu] = json.loads(explain("platform", "--json").stdout)["candidates"]
+    [cpu] = json.loads(explain("platform", "--json").stdout)["questions"][0]["candidates"]
     assert cpu["reasons"] == ["ready"]
 
 
@@ -90,7 +90,10 @@ def folder(tmp_path):
 
 def test_a_model_is_asked_about_without_its_weights(folder):
     def verdicts(kind):
-        rows = json.loads(explain(kind, "--model", str(folder), "--json").stdout)["candidates"]
+        (question,) = json.loads(explain(kind, "--model", str(folder), "--json").stdout)[
+            "questions"
+        ]
+        rows = question["candidates"]
         return {row["name"]: row["verdict"] for row in rows}
 
     assert verdicts("model_source") == {"demo": "rejected", "local": "chosen", "hub": "rejected"}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -25,6 +26,27 @@ def run(house):
         environment |= {"PYTHONPATH": os.pathsep.join(house.paths), **env}
         command = [sys.executable, "-c", "from framework.cli import main; main()", *arguments]
         return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+    return call
+
+
+@dataclasses.dataclass(frozen=True)
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run_here(house, monkeypatch, capfd):
+    """Run `framework` in this process, which a start costs nothing."""
+    from framework.cli import main
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["framework", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return Ended(caught.value.code, *capfd.readouterr())
 
     return call
 
@@ -67,7 +89,8 @@ def test_show_and_explain(house, run):
     assert run("plugins", "show", "x").stdout == shown
     assert "did you mean 'x'" in run("plugins", "show", "xy").stderr
     explained = run("explain", "scheduling_policy", "--json", "--choice", "x").stdout
-    (row,) = [row for row in json.loads(explained)["candidates"] if row["name"] == "x"]
+    (question,) = json.loads(explained)["questions"]
+    (row,) = [row for row in question["candidates"] if row["name"] == "x"]
     assert (row["rank"], row["verdict"]) == (4, "chosen")
     assert " x " in run("plugins", "explain", "scheduling_policy").stdout
 
@@ -92,6 +115,89 @@ def test_errors_are_one_message_without_a_trace(run, arguments, env, message):
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["plugins", "show", "nope"], "unknown plugin 'nope'"),
+        (["plugins", "show", "--json", "plattform:cpu"], "did you mean 'platform'"),
+        (["plugins", "explain", "nope"], "unknown kind"),
+        (["plugins", "new", "hooks", "9"], "no name for a plugin"),
+        (["plugins", "lock", "-o", "/gone/x"], "cannot be written"),
+        (["plugins", "lock", "--check", "-o", "/gone/x"], "there is no lock file"),
+        (["plugins", "doctor", "--set", "nofield=1"], "unknown flag 'nofield'"),
+        (["plugins", "conform", "nope", "--json", "-"], "unknown plugin 'nope'"),
+        (["--plugin", "x", "plugins", "list"], "--plugin 'x' is not understood"),
+        (["config", "--config", "/gone"], "cannot be read"),
+    ],
+)
+def test_what_fails_is_json_too(run_here, arguments, said):
+    """One document on stdout of the same shape whatever fails; people read it on stderr."""
+    ended = run_here(*arguments, *(["--json"] if "--json" not in arguments else []))
+    (key,) = found = json.loads(ended.out)
+    assert (ended.code, key) == (1, "error")
+    assert set(found["error"]) == {
+        "type", "message", "expected", "found", "mend", "plugin", "distribution", "parameter"
+    }  # fmt: skip
+    told = f"{found['error']['message']} {found['error']['mend']}"
+    assert said in told
+    assert said in ended.err
+
+
+def test_a_name_of_a_file_is_not_a_wish_for_json_on_stdout(run_here, tmp_path):
+    ended = run_here("plugins", "conform", "nope", "--json", str(tmp_path / "report.json"))
+    assert (ended.code, ended.out) == (1, "")
+
+
+def test_what_a_plugin_prints_when_it_is_loaded_is_no_part_of_json(house, run):
+    """Also what is written past Python's streams."""
+    noisy = "import os\nprint('hello')\nos.write(1, b'more')\n" + SOURCE
+    house.add("d", {"scheduling_policies noisy": "P"}, noisy)
+    ended = run("--plugin-option", "scheduling_policy.noisy.x=1", "config", "--json")
+    (error,) = json.loads(ended.stdout)["errors"]
+    assert "takes no options" in error["message"]
+    assert (error["plugin"], error["distribution"]) == ("scheduling_policy:noisy@d", "d")
+    assert "hello" in ended.stderr
+    assert "more" in ended.stderr
+
+
+ORDERS = "\x1b[31mred\x07"
+
+
+def test_no_plugin_gives_orders_to_a_terminal(house, run_here):
+    """Whatever part of it they stand in: names, versions, manifests, errors, help."""
+    toml = json.dumps(ORDERS)  # as TOML writes it
+    good = house.manifest("command", "good") + f"[plugin.facts]\nhelp = {toml}\nnumber = nan\n"
+    house.add("d1", {"commands good": "C"}, "", good)
+    house.add("d2", {"commands key": "C"}, "", house.manifest("command", "key") + f"{toml} = 1\n")
+    house.add(
+        "d3",
+        {"scheduling_policies text": "P"},
+        f"P = type('P', (), {{'__repr__': lambda s: {ORDERS!r}}})()",
+    )
+    house.add("d4", {"commands v": "C"}, "", version=f"1{ORDERS}")
+    house.add(f"d5{ORDERS}", {"commands n": "C"}, folder="d5")
+    house.add(
+        "d6", f"[framework.commands]\n{ORDERS} = a:b\nx = a:b{ORDERS}\n[framework.{ORDERS}]\n"
+    )
+    for arguments in (
+        ["plugins", "list"],
+        ["plugins", "show", "good"],
+        ["plugins", "show", "v"],
+        ["plugins", "doctor", "--no-import"],
+        ["explain", "command"],
+        ["--help"],
+        ["plugins", "conform", "text", "--clause", "ALL-020"],
+        ["--plugin-option", "scheduling_policy.text.x=1", "config"],
+    ):
+        ended = run_here(*arguments)
+        assert not {"\x1b", "\x07"} & {*ended.out, *ended.err}, arguments
+    for name in ("good", "v"):
+        (row,) = json.loads(
+            run_here("plugins", "show", name, "--json").out, parse_constant=pytest.fail
+        )
+        assert row["name"] == name
+
+
 def test_explain_asks_the_default_query(house, monkeypatch):
     """For a kind with a query the table shows all answers; a choice that fails is status 1."""
     from typer.testing import CliRunner
@@ -102,7 +208,7 @@ def test_explain_asks_the_default_query(house, monkeypatch):
     house.thing("large", "d2", limit=100)
     monkeypatch.setattr("framework.cli.explain.registry_of", lambda context: house.registry())
     ended = CliRunner().invoke(build_app(), ["explain", "thing", "--json"])
-    table = json.loads(ended.stdout)
+    (table,) = json.loads(ended.stdout)["questions"]
     assert [(row["name"], row["verdict"]) for row in table["candidates"]] == [
         ("small", "rejected"),
         ("large", "chosen"),

@@ -26,6 +26,22 @@ def test_entry_points_become_records_without_an_import(house):
     assert package not in sys.modules
 
 
+@pytest.mark.parametrize("name", ["x" * 201, "two words", "caf\u00e9", "-x", "x.", "a\x1bb"])
+def test_a_distribution_whose_name_none_can_have_is_left_out(house, name):
+    """Its name would stand in every message about its plugins."""
+    house.add(name, {"things a": "T"}, folder="odd")
+    found = discover(house.kinds, path=house.paths)
+    assert found.records == ()
+    (problem,) = found.problems
+    assert "a name that none can have" in problem.message
+
+
+def test_a_version_is_shown_in_a_line(house):
+    house.add("dist", {"things a": "T"}, version="1\x1b" + "0" * 90, folder="odd")
+    ((*_, version),) = names(house)
+    assert version == r"1\x1b" + "0" * 58 + "..."
+
+
 def test_first_party_by_normalized_name(house):
     """A distribution counts as first-party however its name is spelled."""
     house.add("My.Dist", {"things b": "T"})

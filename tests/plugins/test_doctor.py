@@ -249,12 +249,40 @@ def test_what_one_does_to_the_process_is_no_fault_of_the_next(house, look):
     house.add("d3", {"things c": "T"}, "raise ValueError('own')\n" + GOOD, package="pkg_c")
     found = look(imports=True)
     assert set(found) == {"spoiled", "import"}
-    assert (found["spoiled"].plugin, found["spoiled"].severity) == ("thing:b@d2", "warning")
-    assert "not behind thing:a@d1: " in found["spoiled"].message
+    assert (found["spoiled"].plugin, found["spoiled"].severity) == ("thing:a@d1", "warning")
+    assert "thing:b@d2 cannot be imported behind it: " in found["spoiled"].message
     assert "RuntimeError: hook" in found["spoiled"].message
     assert "pkg_a" in found["spoiled"].message  # where it comes from
     assert found["import"].plugin == "thing:c@d3"
     assert "ValueError: own" in found["import"].message
+
+
+def test_who_changes_the_process_is_told_once_for_all_behind_it(house, look):
+    """Others stand between, and more would fail behind it: none of them is suspected."""
+    for name in ("a", "b", "d", "f"):
+        house.add(f"d-{name}", {f"things {name}": "T"}, GOOD, package=f"pkg_{name}")
+    bad = "import sys\nsys.modules['wave'] = None\n" + GOOD
+    house.add("d-c", {"things c": "T"}, bad, package="pkg_c")
+    for name in ("e", "g", "h"):
+        code = "import wave\n" + GOOD
+        house.add(f"d-{name}", {f"things {name}": "T"}, code, package=f"pkg_{name}")
+    found = look(imports=True)
+    assert set(found) == {"spoiled"}
+    assert found["spoiled"].plugin == "thing:c@d-c"
+    assert "thing:e@d-e cannot be imported behind it" in found["spoiled"].message
+
+
+def test_where_it_takes_several_to_change_the_process_all_are_told(house, look):
+    count = "import sys\nsys.wave = getattr(sys, 'wave', 0) + 1\n"
+    for name in ("a", "b"):
+        house.add(f"d-{name}", {f"things {name}": "T"}, count + GOOD, package=f"pkg_{name}")
+    last = "import sys\nif getattr(sys, 'wave', 0) == 2: raise ValueError('two')\n" + GOOD
+    house.add("d-c", {"things c": "T"}, last, package="pkg_c")
+    found = look(imports=True)
+    assert set(found) == {"spoiled"}
+    assert "thing:c@d-c can be imported, but not behind thing:a@d-a, thing:b@d-b" in (
+        found["spoiled"].message
+    )
 
 
 def test_one_that_closes_all_files_is_told(house, look):

@@ -30,6 +30,18 @@ def test_all_keys_are_read():
     assert row.knows_until(find_kind("attention_backend")) == (1, 1)
 
 
+def test_a_mark_of_the_encoding_at_the_beginning_is_no_part_of_it():
+    """Some editors write one; lines may end as on Windows."""
+    text = "\ufeff" + HEAD + ROW
+    assert facts(text.replace("\n", "\r\n")).name == "a"
+
+
+@pytest.mark.parametrize("schema", ["true", "1.0", "2", '"1"', "[1]"])
+def test_a_schema_is_a_number(schema):
+    with pytest.raises(PluginError, match="key 'schema' is wrong"):
+        parse("FILE", (HEAD.replace("1", schema) + ROW).encode())
+
+
 def test_defaults():
     """Scopes default to those of the kind, what it knows to the lower end of its range."""
     row = facts(HEAD + ROW)

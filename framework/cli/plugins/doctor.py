@@ -9,6 +9,7 @@ import typer
 from framework.cli import options
 from framework.cli.context import resolved_of
 from framework.cli.printing import Json, print_json
+from framework.shown import printable
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
@@ -56,7 +57,8 @@ def doctor(
         print_json({"errors": errors, "findings": [finding.as_dict() for finding in findings]})
     else:
         for finding in findings:
-            typer.echo(f"{finding.severity}: {finding.message}\n  mend: {finding.mend}")
+            text = f"{finding.severity}: {finding.message}\n  mend: {finding.mend}"
+            typer.echo(printable(text))
         count = len(registry.records())
         typer.echo(f"{count} plugins, {errors} errors, {len(findings) - errors} warnings")
     if errors:

@@ -23,6 +23,8 @@ def imports(
     budget: seconds after which it counts as hung."""
     for record, trial in zip(records, try_imports(records, kinds, budget=budget), strict=True):
         yield from _findings(record, trial, slow)
+        if trial.spoiled is not None:
+            yield _spoiled(record, trial, [r for r in records if r.key in trial.behind])
 
 
 def _findings(record: Record, trial: Trial, slow: float) -> Iterator[Finding]:
@@ -36,13 +38,6 @@ def _findings(record: Record, trial: Trial, slow: float) -> Iterator[Finding]:
         yield about(record, "exit", text, mend)
     elif trial.error is not None:
         yield about(record, "import", trial.error, trial.mend or mend)
-    elif trial.spoiled is not None:
-        others = ", ".join(trial.behind[-MOST_NAMES:])
-        more = len(trial.behind) - MOST_NAMES
-        others = f"{others} and {more} more" if more > 0 else others
-        text = f"{record.key} can be imported, but not behind {others}: {trial.spoiled}"
-        fix = "one of those changes the process: find it with `framework plugins conform`"
-        yield about(record, "spoiled", text, fix, warning=True)
     elif trial.seconds > slow:
         because = f" (it imports {trial.heavy})" if trial.heavy else ""
         text = f"{record.key} takes {trial.seconds:.2f} s to import{because}"
@@ -57,6 +52,22 @@ def _findings(record: Record, trial: Trial, slow: float) -> Iterator[Finding]:
         text = f"{record.key}: its manifest says {key} = {said!r}, its class {found!r}"
         fix = f"make framework-plugin.toml and {record.value} of {record.owner} agree"
         yield about(record, "manifest", text, fix)
+
+
+def _spoiled(record: Record, trial: Trial, behind: Sequence[Record]) -> Finding:
+    """About the one that changes the process, where that is known."""
+    if len(behind) == 1:
+        (other,) = behind
+        text = f"{other.key} changes the process: {record.key} cannot be imported behind it"
+        fix = f"`framework plugins conform {other.key}` may say what it changes; "
+        mend = fix + how_to_mend(other)
+        return about(other, "spoiled", f"{text}: {trial.spoiled}", mend, warning=True)
+    others = ", ".join(other.key for other in behind[-MOST_NAMES:])
+    more = len(behind) - MOST_NAMES
+    others = f"{others} and {more} more" if more > 0 else others
+    text = f"{record.key} can be imported, but not behind {others}: {trial.spoiled}"
+    fix = "some of those change the process: find them with `framework plugins conform`"
+    return about(record, "spoiled", text, fix, warning=True)
 
 
 def disagreements(
