@@ -33,8 +33,7 @@ def needed_features(request: Asking) -> frozenset[str]:
     needs = []
     if request.adapter is not None:
         needs.append("adapters")
-    if request.payloads:
-        needs.append("payloads")
+    needs.extend(request.payloads)  # whoever reads one declares its name
     if request.pooling is not None:
         classes = ["classification"] if request.pooling.task == "classify" else []
         return frozenset([*needs, "pooling", *classes])

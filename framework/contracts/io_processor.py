@@ -23,6 +23,7 @@ from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
 
 if TYPE_CHECKING:
+    from framework.contracts.step import F32
     from framework.contracts.tokenizer import TextLimit, Tokenizer
     from framework.engine.outputs import RequestOutput
 
@@ -37,15 +38,20 @@ class EnginePrompt:
     """One prompt, tokenized; the engine looks whether the ids exist and fit.
 
     ids: at least one.  text: to show, or None.  salt: keeps the prefix cache apart.
+    embeds: float32 [tokens, hidden size], in place of the model's embeddings of the ids, which
+    are 0 then, one for each vector; or None.
     """
 
     ids: list[int]
     text: str | None = None
     salt: str | None = None
+    embeds: F32 | None = None
 
     def as_mapping(self) -> dict[str, Any]:
         """In the form in which users write prompts."""
         salt = {} if self.salt is None else {"cache_salt": self.salt}
+        if self.embeds is not None:
+            return {"prompt": self.text, "prompt_embeds": self.embeds, **salt}
         return {"prompt": self.text, "prompt_token_ids": self.ids, **salt}
 
 

@@ -28,6 +28,8 @@ class EngineInput(msgspec.Struct, frozen=True, kw_only=True):
     seed: resolved, uint64.  max_total: prompt and output tokens together at most.
     pooling: the prompt is made into one vector and not continued; `sampling` says nothing then.
     encoder_tokens: states that an encoder leaves for cross attention.
+    payloads: references to bulk data by name; a runner must have declared each name as a feature.
+    With "prompt_embeds" the prompt has no ids: `tokens` are 0 there and say how long it is.
     extras: plugin name -> bytes; a participant attends requests that name it here.
     """
 

@@ -22,7 +22,8 @@ class RunnerInfo:
     longest sequence the model itself allows.  notes: start-up lines ("attention: sdpa ...").
     generates: it samples tokens.  embedding_size: numbers of a pooled vector, of a runner that
     declares "pooling"; None: it pools, but makes no embeddings.  class_labels: names of the
-    classes, of a runner that declares "classification" beside "pooling".
+    classes, of a runner that declares "classification" beside "pooling".  prompt_embeds: numbers
+    of an embedding, of a runner that declares "prompt_embeds".
     whole_prompts: a token may see later ones, so that all of a prompt must be
     computed in one step, and nothing of it can be taken from the prefix cache.  lookahead: tokens
     past those of a step for which it wants to have pages; where none are free it must do without:
@@ -43,5 +44,6 @@ class RunnerInfo:
     generates: bool = True
     embedding_size: int | None = None
     class_labels: tuple[str, ...] = ()
+    prompt_embeds: int | None = None
     whole_prompts: bool = False
     lookahead: int = 0

@@ -54,7 +54,10 @@ class AdmittedRequest:
     prompt_logprobs_from: first prompt position whose log-probability is still missing.
     pooling: what to make of the hidden states of the prompt, all of which are computed, in the
     step that has the row in `rows_to_pool`; `sampling` is None then.
-    adapter: load id of an adapter or None.  payloads: references to bulk data by name.
+    adapter: load id of an adapter or None.  payloads: references to bulk data by name, each name a
+    feature that the runner declared.  "prompt_embeds": path of an `.npy` file, float32
+    [num_prompt, H], what stands in place of the model's embeddings of the prompt, whose ids are
+    0 and mean nothing; there as long as the request runs.
     encoder_tokens: states that an encoder leaves for cross attention.
     extras: per plugin, bytes that only its two halves understand.
     """

@@ -5,23 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from framework.engine.prompt_embeds import check_width
 from framework.errors import InputError, UnsupportedError
 
 if TYPE_CHECKING:
+    from framework.contracts.io_processor import Params
     from framework.contracts.pooling import PoolingParams
     from framework.contracts.sampling import SamplingParams
+    from framework.contracts.step import F32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ability:
     """generates: the model continues prompts.  embedding_size: numbers of a vector that it makes
     of a prompt; None: it makes none.  class_labels: names of the classes that it tells prompts
-    apart by; none: it does not.  max_logprobs: most log-probabilities per token that a
+    apart by; none: it does not.  prompt_embeds: numbers of an embedding of a token that it takes
+    in place of ids; None: it takes none.  max_logprobs: most log-probabilities per token that a
     request may ask for; -1: any number."""
 
     generates: bool = True
     embedding_size: int | None = None
     class_labels: tuple[str, ...] = ()
+    prompt_embeds: int | None = None
     max_logprobs: int = -1
 
     def check_generating(self) -> None:
@@ -50,6 +55,25 @@ class Ability:
                     found=wanted,
                     mend="ask for fewer, or start the server with a higher --max-logprobs",
                 )
+
+    def check_embeds(self, embeds: F32, params: Params) -> None:
+        """Raises UnsupportedError unless the model takes prompts as embeddings, InputError unless
+        these fit it, and for what can only be told of ids."""
+        if self.prompt_embeds is None:
+            raise UnsupportedError(
+                "this model runner takes no prompts as embeddings",
+                expected="a prompt as text or token ids",
+                found="prompt_embeds",
+                mend="choose a runner that declares the feature prompt_embeds",
+            )
+        check_width(embeds, self.prompt_embeds)
+        if getattr(params, "prompt_logprobs", None) is not None:
+            raise InputError(
+                "prompt_logprobs is invalid",
+                parameter="prompt_logprobs",
+                expected="None, beside prompt_embeds: embeddings have no token to be scored",
+                found=getattr(params, "prompt_logprobs", None),
+            )
 
     def check_pooling(self, params: PoolingParams) -> None:
         """Raises UnsupportedError unless the model makes what `params` wants of a prompt,

@@ -132,6 +132,7 @@ def _inputs(
             generates=core.info.generates,
             embedding_size=core.info.embedding_size,
             class_labels=core.info.class_labels,
+            prompt_embeds=core.info.prompt_embeds,
         ),
     )
 
@@ -193,6 +194,7 @@ def started_of(core: EngineCore, notes: tuple[str, ...]) -> Started:
         generates=core.info.generates,
         embedding_size=core.info.embedding_size,
         class_labels=core.info.class_labels,
+        prompt_embeds=core.info.prompt_embeds,
         notes=notes,
         cache=cache_facts(core),
     )

@@ -24,6 +24,7 @@ from framework.engine.inputs import InputProcessor
 from framework.engine.io import IOProcessors, create_io_processors, find_processor
 from framework.engine.model_files import find_draft_model, find_model, load_tokenizer
 from framework.engine.participants import create_participants, front_halves
+from framework.engine.payloads import PayloadStore
 from framework.engine.plugged import build_registry, create_processors
 from framework.engine.refusals import refuse_no_folder, refuse_unsupported
 from framework.engine.remote.links import ClientLink, QueueLink
@@ -87,6 +88,7 @@ class FrontEnd:
     max_model_len: int = 0
     _own: threading.local = field(default_factory=threading.local)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
+    _payloads: PayloadStore = field(default_factory=PayloadStore)
     _threads: ThreadPoolExecutor = field(init=False)
     _apart: ThreadPoolExecutor = field(init=False)
 
@@ -136,6 +138,7 @@ class FrontEnd:
             generates=core.generates,
             embedding_size=core.embedding_size,
             class_labels=core.class_labels,
+            prompt_embeds=core.prompt_embeds,
             max_logprobs=self.config.execution.max_logprobs,
         )
 
@@ -213,6 +216,7 @@ class FrontEnd:
                 adapters=self.adapters,
                 numbers=self._numbers,
                 able=self.able,
+                payloads=self._payloads,
             )
         inputs: InputProcessor = self._own.inputs
         return inputs

@@ -21,7 +21,15 @@ from framework.engine.ability import GENERATES, Ability
 from framework.engine.adapters import NO_ADAPTERS, AdapterDirectory
 from framework.engine.extras import encode_extras, read_extras
 from framework.engine.io import TEXT, IOProcessors, RequestReader
-from framework.engine.prepared import NOTHING_SAMPLED, Draft, PreparedRequest, fan_out
+from framework.engine.payloads import PayloadStore
+from framework.engine.prepared import (
+    NOTHING_SAMPLED,
+    Draft,
+    PreparedRequest,
+    fan_out,
+    internal_id,
+)
+from framework.engine.prompt_embeds import NAME as EMBEDS
 from framework.engine.prompts import of_each
 from framework.engine.request_options import RequestOptions
 from framework.engine.text_limit import ContextLimit
@@ -36,8 +44,6 @@ if TYPE_CHECKING:
     from framework.contracts.participant import FrontHalf
     from framework.contracts.tokenizer import Tokenizer
 
-_LOGGED = 64
-"""Characters of a client's id that logs show."""
 _UINT64 = 2**64 - 1
 PLAIN = RequestOptions()
 
@@ -52,6 +58,7 @@ class InputProcessor:
     numbers: for the ids of requests, where several processors feed one engine.  Arguments in
     `SamplingParams.extra_args` must be for one of these names.  io_processors: the active ones by
     name.  chat_template: in place of the model's.  able: what the engine can be asked for.
+    payloads: where bulk data of prompts are kept; its own where several do not share one.
 
     limit: how much text can fit.  reader: what the IO processors make of a request.
     """
@@ -72,11 +79,12 @@ class InputProcessor:
         readers: Mapping[str, FrontHalf] | None = None,
         numbers: Iterator[int] | None = None,
         able: Ability = GENERATES,
+        payloads: PayloadStore | None = None,
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._max_model_len = max_model_len
-        self.able = able
+        self.able, self._payloads = able, payloads or PayloadStore()
         self.limit = ContextLimit(tokenizer, max_model_len)
         self.reader = RequestReader(
             io_processors,
@@ -143,7 +151,7 @@ class InputProcessor:
         ]
 
     def _sampled(self, prompt: EnginePrompt, params: Any) -> Draft:
-        ids = self._fitting(prompt.ids)
+        ids = self._fitting(prompt, params)
         return Draft(
             sampling=params,
             max_total=self._max_total(len(ids), params),
@@ -153,7 +161,7 @@ class InputProcessor:
         )
 
     def _pooled(self, prompt: EnginePrompt, params: Any) -> Draft:
-        ids = self._fitting(prompt.ids)
+        ids = self._fitting(prompt, params)
         if len(ids) > self._max_model_len:
             raise self.limit.too_long(f"{len(ids)} tokens", output=False)
         return Draft(sampling=NOTHING_SAMPLED, pooling=params, max_total=len(ids))
@@ -167,9 +175,10 @@ class InputProcessor:
         adapter: tuple[int | None, Mapping[str, bytes]],
     ) -> PreparedRequest:
         """Nothing can be wrong any more: a number that is taken is used."""
+        held = {} if prompt.embeds is None else {EMBEDS: self._payloads.put(prompt.embeds)}
         number, sampling = next(self._numbers), draft.sampling
         first = EngineInput(
-            request_id=_internal_id(number, options.request_id),
+            request_id=internal_id(number, options.request_id),
             client_id=str(number) if options.request_id is None else options.request_id,
             tokens=np.asarray(prompt.ids, np.int32),
             sampling=sampling,
@@ -184,6 +193,7 @@ class InputProcessor:
             salt=prompt.salt,
             trace_headers=options.trace_headers,
             adapter=adapter[0],
+            payloads={name: payload.reference for name, payload in held.items()},
             extras={**draft.extras, **adapter[1]},
         )
         return PreparedRequest(
@@ -196,6 +206,7 @@ class InputProcessor:
             eos_ids=frozenset() if sampling.ignore_eos else self._eos_ids,
             arrival_time=arrival,
             adapter=options.adapter,
+            held=held,
         )
 
     def _checked(self, params: object) -> Params:
@@ -236,8 +247,11 @@ class InputProcessor:
             with blaming(processor, "validating a request"):
                 processor.validate(sampling)
 
-    def _fitting(self, ids: list[int]) -> list[int]:
-        """Raises InputError unless these are ids of the vocabulary."""
+    def _fitting(self, prompt: EnginePrompt, params: Params) -> list[int]:
+        """Raises InputError unless these are ids of the vocabulary, or embeddings that fit."""
+        ids = prompt.ids
+        if prompt.embeds is not None:
+            self.able.check_embeds(prompt.embeds, params)
         if not ids:
             raise InputError(
                 "the prompt is empty",
@@ -284,12 +298,3 @@ class InputProcessor:
         if sampling.seed is not None:
             return sampling.seed & _UINT64
         return derive_seed(self._seed, number)
-
-
-def _internal_id(number: int, client_id: str | None) -> str:
-    """Unique, and told apart in every log by what the client calls it: of that the letters, digits
-    and marks that are safe there."""
-    if client_id is None:
-        return str(number)
-    known = "".join(c for c in client_id[:_LOGGED] if c.isascii() and (c.isalnum() or c in "-_."))
-    return f"{number}:{known}"

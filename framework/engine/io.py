@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+
 from framework.contracts.io_processor import EnginePrompt, Place, Reading
 from framework.contracts.pooling import PoolingParams
 from framework.contracts.sampling import SamplingParams
@@ -139,6 +141,14 @@ def _flaw(reading: Reading) -> str | None:
             return "ids that are no list of integers >= 0"
         if any(not isinstance(text, str | None) for text in (prompt.text, prompt.salt)):
             return "a text or a salt that is no string"
+        if prompt.embeds is not None and not _embeds(prompt.embeds, len(ids)):
+            return f"embeddings that are not float32 [{len(ids)}, hidden size]"
     if not isinstance(reading.params, SamplingParams | PoolingParams | None):
         return f"params that are {type(reading.params).__name__}"
     return None
+
+
+def _embeds(value: object, tokens: int) -> bool:
+    if not isinstance(value, np.ndarray) or value.dtype != np.float32 or value.ndim != 2:
+        return False
+    return len(value) == tokens and bool(np.isfinite(value).all())

@@ -13,7 +13,10 @@ from framework.contracts.sampling import OutputKind, SamplingParams
 if TYPE_CHECKING:
     from framework.contracts.messages import EngineInput
     from framework.contracts.pooling import PoolingParams
+    from framework.engine.payloads import Payload
 
+_LOGGED = 64
+"""Characters of a client's id that logs show."""
 NOTHING_SAMPLED = SamplingParams(detokenize=False, output_kind=OutputKind.FINAL_ONLY)
 """Of a request that is pooled."""
 
@@ -37,7 +40,7 @@ class PreparedRequest:
     request_id: unique in this engine.  client_id: what the client calls it.
     prompt: its text, if text was given.  inputs: one per output, in order of index.
     eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.  adapter: its name.
-    arrival_time: Unix time, seconds.
+    arrival_time: Unix time, seconds.  held: bulk data of its prompt, kept as long as this is.
     """
 
     request_id: str
@@ -49,6 +52,16 @@ class PreparedRequest:
     eos_ids: frozenset[int]
     arrival_time: float
     adapter: str | None = None
+    held: Mapping[str, Payload] = field(default_factory=dict)
+
+
+def internal_id(number: int, client_id: str | None) -> str:
+    """Unique, and told apart in every log by what the client calls it: of that the letters, digits
+    and marks that are safe there."""
+    if client_id is None:
+        return str(number)
+    known = "".join(c for c in client_id[:_LOGGED] if c.isascii() and (c.isalnum() or c in "-_."))
+    return f"{number}:{known}"
 
 
 def fan_out(request: EngineInput) -> tuple[EngineInput, ...]:

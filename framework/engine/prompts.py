@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from framework.contracts.step import F32
+from framework.engine.prompt_embeds import read_embeds
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.near import did_you_mean
 from framework.shown import is_whole, shown
@@ -14,26 +16,29 @@ from framework.shown import is_whole, shown
 P = TypeVar("P")
 T = TypeVar("T")
 Prompt = str | Sequence[int] | Mapping[str, Any]
-"""Text, token ids, or a mapping with `prompt` or `prompt_token_ids`, and `cache_salt` and
-`add_special_tokens` (of a text; true where it is not given).  Of a mapping with both, the ids are
-what the model sees; the text is only shown."""
+"""Text, token ids, or a mapping with `prompt`, `prompt_token_ids` or `prompt_embeds`, and
+`cache_salt` and `add_special_tokens` (of a text; true where it is not given).  Beside ids or
+embeddings a text is only shown: they are what the model sees."""
 
-_KNOWN = ("prompt", "prompt_token_ids", "cache_salt", "add_special_tokens")
+_KNOWN = ("prompt", "prompt_token_ids", "prompt_embeds", "cache_salt", "add_special_tokens")
 _UNSUPPORTED = {
-    "prompt_embeds": "prompts as embeddings need a model runner that takes them",
     "multi_modal_data": "images, sound and video need a media processor, and none is installed",
     "mm_processor_kwargs": "images, sound and video need a media processor, and none is installed",
 }
-_FORMS = "a string, a list of token ids, or a mapping with 'prompt' or 'prompt_token_ids'"
+_MAPPING = "a mapping with 'prompt', 'prompt_token_ids' or 'prompt_embeds'"
+_FORMS = f"a string, a list of token ids, or {_MAPPING}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParsedPrompt:
     """Of text and ids at least one is given; ids win, the text is then only shown.
-    special: the text gets the tokens that frame a prompt, as the tokenizer knows them."""
+    special: the text gets the tokens that frame a prompt, as the tokenizer knows them.
+    embeds: float32 [tokens, hidden], what the model sees in place of embeddings of its own; the
+    ids are 0 then, one for each."""
 
     text: str | None = None
     ids: list[int] | None = None
+    embeds: F32 | None = None
     salt: str | None = None
     special: bool = True
 
@@ -107,7 +112,7 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
         if key in _UNSUPPORTED and value is not None:
             raise UnsupportedError(
                 f"prompt[{key!r}] is not supported: {_UNSUPPORTED[key]}",
-                expected="'prompt' or 'prompt_token_ids'",
+                expected="'prompt', 'prompt_token_ids' or 'prompt_embeds'",
                 found=key,
             )
         if key not in _KNOWN and key not in _UNSUPPORTED:
@@ -117,18 +122,24 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
                 expected=f"some of {', '.join(_KNOWN)}",
                 found=shown(key),
             )
-    text, ids, salt, special = (prompt.get(key) for key in _KNOWN)
-    if text is None and ids is None:
-        raise _bad("prompt", "a mapping with 'prompt' or 'prompt_token_ids'", sorted(prompt))
+    text, ids, vectors, salt, special = (prompt.get(key) for key in _KNOWN)
+    if text is None and ids is None and vectors is None:
+        raise _bad("prompt", _MAPPING, sorted(prompt))
+    if ids is not None and vectors is not None:
+        raise _bad("prompt", "either 'prompt_token_ids' or 'prompt_embeds'", "both")
     if text is not None and not isinstance(text, str):
         raise _bad("prompt['prompt']", "a string", text)
     if salt is not None and (not isinstance(salt, str) or not salt or not is_whole(salt)):
         raise _bad("cache_salt", "a string that is not empty, without lone surrogates", salt)
     if special is not None and not isinstance(special, bool):
         raise _bad("add_special_tokens", "True or False", special)
+    embeds = None if vectors is None else read_embeds(vectors)
+    if embeds is not None:
+        ids = [0] * len(embeds)
     return ParsedPrompt(
         text=None if text is None else _text(text),
         ids=None if ids is None else token_ids(ids, "prompt_token_ids"),
+        embeds=embeds,
         salt=salt,
         special=special is not False,
     )

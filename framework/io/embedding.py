@@ -39,7 +39,8 @@ def _read(prompt: object, place: Place) -> EnginePrompt:
     keep = place.params.truncate_prompt_tokens
     most = place.max_tokens if keep == -1 else keep
     if parsed.ids is not None:
-        return EnginePrompt(ids=parsed.ids[:most], text=parsed.text)
+        embeds = None if parsed.embeds is None else parsed.embeds[:most]
+        return EnginePrompt(ids=parsed.ids[:most], text=parsed.text, embeds=embeds)
     text = parsed.text or ""
     if not text:
         raise InputError("the prompt is empty", parameter="prompt", expected="a text or ids")

@@ -23,7 +23,9 @@ class TextProcessor(IOProcessor):
                 place.limit.check(text)
             ids = place.tokenizer.encode(text, add_special_tokens=parsed.special)
         ids = last_tokens(ids, place)
-        return Reading(prompts=(EnginePrompt(ids=ids, text=parsed.text, salt=parsed.salt),))
+        embeds = None if parsed.embeds is None else parsed.embeds[-len(ids) :]
+        prompt = EnginePrompt(ids=ids, text=parsed.text, salt=parsed.salt, embeds=embeds)
+        return Reading(prompts=(prompt,))
 
 
 def last_tokens(ids: list[int], place: Place) -> list[int]:

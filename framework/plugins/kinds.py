@@ -201,7 +201,7 @@ KINDS: tuple[Kind, ...] = (
         MANY,
         DENIED,
         stable=True,
-        version="1.2",
+        version="1.3",
     ),
     _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.5"),
     _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.5"),

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
 
 import numpy as np
 
-from framework.contracts.step import I32, AdmittedRequest, Logprobs, PromptLogprobs
-from framework.testing.ragged import flat
+from framework.contracts.step import AdmittedRequest
 from framework.testing.scripts import fingerprint
+
+EMBEDS, WIDTH = "prompt_embeds", 4
+"""The feature of prompts as embeddings, and how many numbers one of the scripted model has."""
 
 
 class Occupant:
-    """A request in a slot: its tokens, and the fingerprint after each of them."""
+    """A request in a slot: its tokens, and the fingerprint after each of them, which goes by the
+    embeddings of its prompt, too.  problem: why it cannot be served."""
 
     def __init__(self, request: AdmittedRequest, first_print: int) -> None:
-        self.request = request
+        self.request, self.problem = request, None
         self.tokens: list[int] = []
+        if EMBEDS in request.payloads:
+            first_print, self.problem = self._read(request.payloads[EMBEDS], first_print)
         self.prints: list[int] = [first_print]
         for token in request.tokens.tolist():
             self.push(token)
+
+    def _read(self, path: str, start: int) -> tuple[int, str | None]:
+        """A fingerprint of the embeddings, and what is wrong with them."""
+        try:
+            found = np.load(path, allow_pickle=False)
+        except (OSError, ValueError, EOFError) as error:
+            return start, f"its embeddings cannot be read: {error}"
+        wanted = self.request.num_prompt, WIDTH
+        if found.shape != wanted or found.dtype != np.float32:
+            return start, f"its embeddings are {found.dtype} {found.shape}, not {wanted}"
+        return fingerprint(start, zlib.crc32(found.tobytes())), None
 
     def push(self, token: int) -> None:
         self.tokens.append(token)
@@ -29,38 +45,3 @@ class Occupant:
 def content_of(request: AdmittedRequest) -> int:
     """Stands for what an encoder makes of the request's payloads."""
     return hash((request.request_id, request.encoder_tokens))
-
-
-def logprobs_of(
-    occupants: Sequence[Occupant], tokens: Sequence[list[int]]
-) -> tuple[Logprobs | None, I32]:
-    """Of the newest tokens of those who asked, and which of all newest tokens these are.  The
-    log-probability of the token at position p is -p / 100."""
-    ids, values, wanted, place = [], [], [], 0
-    for occupant, new in zip(occupants, tokens, strict=True):
-        sampling = occupant.request.sampling
-        if sampling is not None and sampling.logprobs is not None:
-            ids += new
-            start = len(occupant.tokens) - len(new)
-            values += [-(start + k) for k in range(len(new))]
-            wanted += [place + k for k in range(len(new))]
-        place += len(new)
-    if not wanted:
-        return None, np.zeros(0, np.int32)
-    return flat(ids, values), np.array(wanted, np.int32)
-
-
-def prompt_logprobs_of(
-    row: int, occupant: Occupant, computed: int, end: int
-) -> list[PromptLogprobs]:
-    """Of what a step that computes tokens [computed, end) tells of the prompt, if it was asked;
-    those of position p are -p / 100."""
-    request = occupant.request
-    if request.sampling is None or request.sampling.prompt_logprobs is None:
-        return []
-    first = max(computed + 1, request.prompt_logprobs_from)
-    positions = range(first, min(end + 1, request.num_prompt))
-    if not positions:
-        return []
-    ids = [occupant.tokens[p] for p in positions]
-    return [PromptLogprobs(row=row, start=first, logprobs=flat(ids, [-p for p in positions]))]

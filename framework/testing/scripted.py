@@ -37,8 +37,9 @@ from framework.core.kv.managers import BUILT_IN
 from framework.errors import IntegrityError, UnsupportedError
 from framework.testing.fake_cache import FakeCache
 from framework.testing.masks import Masks
-from framework.testing.occupant import Occupant, content_of, logprobs_of, prompt_logprobs_of
+from framework.testing.occupant import EMBEDS, WIDTH, Occupant, content_of
 from framework.testing.ragged import ragged
+from framework.testing.scores import logprobs_of, prompt_logprobs_of
 from framework.testing.scripts import Drafter, Script, by_fingerprint, fingerprint, vector_of
 
 OPS = frozenset(("sleep", "wake"))
@@ -76,7 +77,7 @@ class ScriptedRunner(ModelRunner):
         depth: int = 2,
         delay: float = 0.0,
         drafter: Drafter | None = None,
-        features: frozenset[str] = frozenset(("logprobs", "prompt_logprobs", "drafts")),
+        features: frozenset[str] = frozenset(("logprobs", "prompt_logprobs", "drafts", EMBEDS)),
         fail_rows: Mapping[tuple[int, int], str] | None = None,
         lose_pages: Mapping[int, Sequence[int]] | None = None,
         managers: Sequence[CacheManagerType] = (),
@@ -104,9 +105,7 @@ class ScriptedRunner(ModelRunner):
         self.keep_steps, self.steps, self.weights = keep_steps, 0, 1
         self.plans: list[StepPlan] = []
         self.lates: list[LateInputs] = []
-        self.closed = False
-        self.asleep = 0
-        self._bound = False
+        self.asleep, self.closed, self._bound = 0, False, False
         self._occupants: dict[int, tuple[int, Occupant]] = {}
         self._waiting: list[StepPlan] = []
         self._masks = Masks()
@@ -123,6 +122,7 @@ class ScriptedRunner(ModelRunner):
             features=self.features,
             embedding_size=self.embedding_size,
             class_labels=self.class_labels,
+            prompt_embeds=WIDTH if EMBEDS in self.features else None,
             generates=not self.encodes,
             whole_prompts=self.encodes,
             max_loop_depth=self.depth,
@@ -220,8 +220,9 @@ class ScriptedRunner(ModelRunner):
             drafts.append(self._draft(occupant, plan.drafts_wanted) if new else [])
             if plan.rows_to_pool is not None and plan.rows_to_pool[row]:
                 vectors[row] = self._pool(occupant, computed + int(plan.num_new[row]))
-            if (plan.step_id, row) in self.fail_rows:
-                errors[row] = self.fail_rows[plan.step_id, row]
+            problem = self.fail_rows.get((plan.step_id, row)) or occupant.problem
+            if problem is not None:
+                errors[row] = problem
         ids, offsets = ragged(tokens)
         draft_ids, draft_offsets = ragged(drafts)
         occupants = [self._occupants[slot][1] for slot in plan.slots.tolist()]

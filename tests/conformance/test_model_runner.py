@@ -489,6 +489,33 @@ class LenientWithMasks(Lenient):
     ignored = frozenset(("structured_outputs",))
 
 
+@breaks("RUN-050")
+class GoesByIds(Runner):
+    """Takes the ids of embeddings, which are 0, for those of the prompt."""
+
+    def _enter(self, plan):
+        plain = [replace(one, payloads={}) for one in plan.admitted]
+        super()._enter(replace(plan, admitted=tuple(plain)))
+
+
+@breaks("RUN-051")
+class EndsTheStep(Runner):
+    """One request whose embeddings are gone ends all of the step."""
+
+    def _compute(self, plan):
+        result = super()._compute(plan)
+        if result.errors:
+            return replace(result, errors=dict.fromkeys(range(plan.num_rows), "gone"))
+        return result
+
+
+@breaks("RUN-052")
+class LenientWithEmbeddings(Lenient):
+    """Computes them without a word."""
+
+    ignored = frozenset(("prompt_embeds",))
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

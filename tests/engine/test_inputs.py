@@ -81,7 +81,7 @@ def test_a_bad_prompt_is_one_clear_error(harness, prompt, words):
     engine.check_empty()
 
 
-@pytest.mark.parametrize("key", ["prompt_embeds", "multi_modal_data", "mm_processor_kwargs"])
+@pytest.mark.parametrize("key", ["multi_modal_data", "mm_processor_kwargs"])
 def test_what_no_plugin_serves_is_refused_with_the_reason(harness, key):
     with pytest.raises(UnsupportedError, match=key):
         harness().inputs.process({"prompt": "a", key: {"image": 1}}, ONE)

@@ -26,6 +26,23 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Tiny]:
     return get
 
 
+@pytest.fixture
+def engine(tiny: Callable[[str], Tiny]) -> Iterator[Callable[..., Any]]:
+    """Makes an LLM over the tiny model of an architecture; all are closed at the end."""
+    from framework import LLM
+
+    opened: list[Any] = []
+
+    def make(name: str, **options: Any) -> Any:
+        llm = LLM(tiny(name).folder, dtype="float32", **options)
+        opened.append(llm)
+        return llm
+
+    yield make
+    for llm in opened:
+        llm.close()
+
+
 def read_goldens(name: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = json.loads((Path(__file__).parent / name).read_text())["rows"]
     return rows

@@ -30,23 +30,6 @@ EXTRA_GROUPS = {"qwen2_window": 1, "gemma2": 1, "olmo3": 1, "gemma3": 2}
 SMALL = marked((*WINDOWED, "phi3", "olmo3"), long=())
 
 
-@pytest.fixture
-def engine(tiny):
-    """Makes an LLM over the tiny model of an architecture; all are closed at the end."""
-    from framework import LLM
-
-    opened = []
-
-    def make(name, **options):
-        llm = LLM(tiny(name).folder, dtype="float32", **options)
-        opened.append(llm)
-        return llm
-
-    yield make
-    for llm in opened:
-        llm.close()
-
-
 def answers(llm, references, **more):
     from framework import SamplingParams
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 
+import numpy as np
 import pytest
+
+from framework.testing.occupant import WIDTH
 
 
 def events(http, path, body):
@@ -101,6 +106,27 @@ def test_plain_text_is_a_format_and_special_tokens_may_stay_away(http):
     assert complete(http, prompt=[104, 105], **more).json()["choices"][0]["text"] == "hi"
 
 
+def npy(*shape):
+    file = io.BytesIO()
+    np.save(file, np.arange(np.prod(shape), dtype=np.float16).reshape(shape))
+    return base64.b64encode(file.getvalue()).decode()
+
+
+EMBEDS, NARROW = npy(3, WIDTH), npy(3, WIDTH - 1)
+
+
+@pytest.mark.parametrize("more", [{}, {"prompt": None}, {"prompt": ""}])
+def test_embeddings_stand_in_the_place_of_a_prompt(http, more):
+    found = complete(http, prompt_embeds=EMBEDS, max_tokens=2, **more).json()
+    assert len(found["choices"]) == 1
+    assert found["usage"]["prompt_tokens"] == 3
+    found = complete(http, prompt_embeds=[EMBEDS, npy(5, WIDTH)], n=2, max_tokens=2, **more).json()
+    assert [choice["index"] for choice in found["choices"]] == [0, 1, 2, 3]
+    assert found["usage"]["prompt_tokens"] == 8
+    chunks = events(http, "/v1/completions", {"prompt_embeds": EMBEDS, "max_tokens": 2, **more})
+    assert chunks
+
+
 BAD = {
     "no body": (None, "body"),
     "a list": ([1, 2], "body"),
@@ -121,8 +147,15 @@ BAD = {
     "a typo": ({"prompt": "a", "temprature": 1}, "temperature"),
     "stream_options alone": ({"prompt": "a", "stream_options": {}}, "stream"),
     "suffix": ({"prompt": "a", "suffix": "b"}, "suffix"),
-    "embeds": ({"prompt": "a", "prompt_embeds": "AAAA"}, "prompt_embeds"),
-    "embeds alone": ({"prompt_embeds": "AAAA"}, "prompt_embeds"),
+    "embeds beside a prompt": ({"prompt": "a", "prompt_embeds": EMBEDS}, "prompt"),
+    "embeds of another size": ({"prompt_embeds": NARROW}, "prompt_embeds"),
+    "embeds that are none": ({"prompt": None, "prompt_embeds": "AAAA"}, "prompt_embeds"),
+    "one that is none among them": ({"prompt_embeds": [EMBEDS, "AA"]}, "prompt_embeds"),
+    "no embeds": ({"prompt_embeds": []}, "prompt_embeds"),
+    "numbers for embeds": ({"prompt_embeds": [[0.5, 1.0]]}, "prompt_embeds"),
+    "embeds to be echoed": ({"prompt_embeds": EMBEDS, "echo": True}, "echo"),
+    "ids of embeds": ({"prompt_embeds": EMBEDS, "return_token_ids": True}, "return_token_ids"),
+    "scores of embeds": ({"prompt_embeds": EMBEDS, "prompt_logprobs": 1}, "prompt_logprobs"),
     "a format": ({"prompt": "a", "response_format": {"type": "json_object"}}, "structured_outputs"),
     "no format": ({"prompt": "a", "response_format": {"type": "xml"}}, "response_format"),
     "no schema": ({"prompt": "a", "response_format": {"type": "json_schema"}}, "response_format"),

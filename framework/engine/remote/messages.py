@@ -73,13 +73,14 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     """The core is ready.  notes: its start-up lines.  checked: plugins that it has in use,
     for the comparison with those of the front end.  cache: facts of it, for statistics.
-    generates, embedding_size, class_labels: see RunnerInfo."""
+    generates, embedding_size, class_labels, prompt_embeds: see RunnerInfo."""
 
     max_model_len: int
     vocab_size: int
     generates: bool = True
     embedding_size: int | None = None
     class_labels: tuple[str, ...] = ()
+    prompt_embeds: int | None = None
     notes: tuple[str, ...] = ()
     resolved: bytes = b""
     cache: dict[str, str] = {}

@@ -11,11 +11,11 @@ import numpy as np
 from framework.contracts.step import LateInputs
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.suites.runner_embeds import RunnerEmbeds
 from framework.testing.conformance.suites.runner_life import STEP
-from framework.testing.conformance.suites.runner_steps import RunnerSteps
 
 
-class RunnerClauses(RunnerSteps):
+class RunnerClauses(RunnerEmbeds):
     """All clauses that a runner and an executor share."""
 
     # What requests may ask
@@ -220,7 +220,7 @@ class RunnerClauses(RunnerSteps):
             driver = self.driver()
             own: dict[str, dict[str, Any]] = {
                 "adapters": {"adapter": 3},
-                "payloads": {"payloads": {"image": "shm:0"}},
+                "image": {"payloads": {"image": "shm:0"}},
             }
             for what, more in own.items():
                 if what not in self.info.features:

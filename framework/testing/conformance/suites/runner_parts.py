@@ -34,7 +34,7 @@ TINY = {
 }
 """A model that a runner without weights of its own can make up (`load_format="dummy"`)."""
 
-OF_FEATURES = ("logprobs", "prompt_logprobs", "drafts", "structured_outputs")
+OF_FEATURES = ("logprobs", "prompt_logprobs", "drafts", "structured_outputs", "prompt_embeds")
 
 
 class RunnerSuite(Suite):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from framework.contracts.step import I32, AdmittedRequest, Bool, PageUpdates, StepPlan
+from framework_torch.embeds import EMBEDS
 
 Watcher = tuple[Callable[[AdmittedRequest], None], Callable[[int], None]]
 """What to call as a request enters a slot, and as it leaves."""
@@ -25,6 +26,7 @@ Check = Callable[[AdmittedRequest], str | None]
 class TokenTable:
     """Token ids by slot, and how many of them are known.
 
+    first: where a slot's ids begin; before it stand a prompt's embeddings, and 0.
     tokens: int32 [max_slots, max_len + 1]; one column more, as the last token of the longest
     request is sampled but never computed.
     """
@@ -33,16 +35,18 @@ class TokenTable:
         self.tokens: I32 = np.zeros((max_slots, max_len + 1), np.int32)
         self.num_prompt: I32 = np.zeros(max_slots, np.int32)
         self.known: I32 = np.zeros(max_slots, np.int32)
+        self.first: I32 = np.zeros(max_slots, np.int32)
 
     @property
     def width(self) -> int:
         return int(self.tokens.shape[1])
 
-    def fill(self, slot: int, tokens: I32, num_prompt: int) -> None:
+    def fill(self, slot: int, tokens: I32, num_prompt: int, first: int = 0) -> None:
         """A request enters with all its tokens."""
         self.tokens[slot, : len(tokens)] = tokens
         self.num_prompt[slot] = num_prompt
         self.known[slot] = len(tokens)
+        self.first[slot] = first
 
     def append(self, slots: I32, positions: npt.NDArray[np.int64], ids: I32) -> None:
         """Write ids at positions, ascending per slot; the last one of a slot ends what is
@@ -153,7 +157,8 @@ class Batch:
         if problem is not None:
             self.broken[slot] = problem
             return
-        self.table.fill(slot, request.tokens, request.num_prompt)
+        first = request.num_prompt if EMBEDS in request.payloads else 0
+        self.table.fill(slot, request.tokens, request.num_prompt, first)
         for admit, _ in self._watchers:
             admit(request)
         self.samples[slot] = sampling is not None and sampling.max_tokens != 0

@@ -8,6 +8,7 @@ from framework_torch.batch import Batch, Check, PageTables, TokenTable, Watcher
 from framework_torch.cache import KvCache
 from framework_torch.drafting.drafting import Drafting
 from framework_torch.drafting.forward import OwnForward
+from framework_torch.embeds import PromptEmbeds
 from framework_torch.loading import Loaded
 from framework_torch.memory import refuse_large_cache
 from framework_torch.pooling.pooler import Pooler
@@ -43,12 +44,13 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
     pooler = None
     if "pooling" in loaded.info.features:
         pooler = Pooler(loaded.pooling, getattr(loaded.model, "classify", None))
-    watchers: list[Watcher] = [(sampler.admit, sampler.drop)]
+    embeds = PromptEmbeds(loaded.info.prompt_embeds or 0)
+    watchers: list[Watcher] = [(sampler.admit, sampler.drop), (embeds.admit, embeds.drop)]
     if pooler is not None:
         watchers.append((pooler.admit, pooler.drop))
     # The core may have planned for less than the model could do, never for more.
     room = plan.max_pages_per_request * min(group.page_tokens for group in plan.groups)
-    checks: list[Check] = []
+    checks: list[Check] = [embeds.problem]
     if loaded.adapters is not None:
         watchers.append((loaded.adapters.admit, loaded.adapters.drop))
         checks.append(loaded.adapters.problem)
@@ -77,6 +79,7 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
         sampler,
         pooler,
         loaded.facts.device,
+        embeds,
         drafting,
         loaded.adapters,
     )

@@ -20,10 +20,16 @@ from framework_torch.building import build, open_weights
 from framework_torch.choosing_attention import AttentionChoice, common_page_tokens
 from framework_torch.choosing_cache import choose_cache, kept_in
 from framework_torch.drafting.load import LoadedProposer, load_proposer
+from framework_torch.embeds import EMBEDS
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.operations import ADAPTERS, CONTROL_OPS
 from framework_torch.pooling.config import PoolingConfig, pooling_of
-from framework_torch.pooling.told import class_labels, features_of, hidden_size
+from framework_torch.pooling.told import (
+    class_labels,
+    embedding_size,
+    features_of,
+    hidden_size,
+)
 from framework_torch.ranking import ranked
 from framework_torch.room import budget_of, longest_of, shorter
 from framework_torch.selecting import choose_dtype, choose_platform, facts_of
@@ -43,6 +49,7 @@ FEATURES = frozenset(
         "logits_processors",
         "quantization",
         "cache_dtype",
+        EMBEDS,
     )
 )
 LOOP_DEPTH = 2
@@ -121,6 +128,7 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
         f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
         f"model {built - opened:.2f} s)",
     ]
+    width = embedding_size(model, facts.device)
     info = RunnerInfo(
         layers={name: layer.spec for name, layer in layers.items()},
         page_tokens=sizes,
@@ -130,8 +138,9 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
         | features_of(pooling, labels)
         | (frozenset() if adapters is None else {ADAPTERS}),
         generates=generates,
-        embedding_size=None if pooling is None else hidden_size(model),
+        embedding_size=None if pooling is None else hidden_size(model, width),
         class_labels=labels,
+        prompt_embeds=width,
         lookahead=context.max_drafts if drafting is not None and drafting.info.layers else 0,
         whole_prompts=any(isinstance(layer.spec, EncoderOnlySpec) for layer in layers.values()),
         max_loop_depth=LOOP_DEPTH,

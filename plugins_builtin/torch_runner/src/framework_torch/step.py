@@ -21,6 +21,7 @@ from framework_torch.sampling import Sampled, sample
 
 if TYPE_CHECKING:
     from framework_torch.adapters.bank import AdapterBank
+    from framework_torch.embeds import PromptEmbeds
     from framework_torch.pooling.pooler import Pooler
     from framework_torch.sampler import Sampler
 
@@ -36,11 +37,12 @@ class StepComputer:
         sampler: Sampler,
         pooler: Pooler | None,
         device: str,
+        embeds: PromptEmbeds,
         drafting: Drafting | None = None,
         adapters: AdapterBank | None = None,
     ) -> None:
         self.model, self.batch, self.cache, self.pooler = model, batch, cache, pooler
-        self.drafting, self.adapters = drafting, adapters
+        self.embeds, self.drafting, self.adapters = embeds, drafting, adapters
         self.sampler, self.device = sampler, device
 
     @torch.inference_mode()
@@ -57,7 +59,9 @@ class StepComputer:
             self.adapters.begin(inputs)
         ids, positions = self._tensor(inputs.tokens), self._tensor(inputs.positions)
         prepared = time.perf_counter()
-        hidden, taps = self._forward(self.model.embed(ids), positions, context)
+        embedded = self.model.embed(ids)
+        self.embeds.put(embedded, inputs)
+        hidden, taps = self._forward(embedded, positions, context)
         forwarded = time.perf_counter()
         parts, failed = score_prompts(inputs, self.batch, self.sampler, self.model, hidden)
         vectors: dict[int, F32] = {}

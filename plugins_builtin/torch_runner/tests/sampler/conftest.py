@@ -23,6 +23,7 @@ class Table:
         self.tokens = np.full((max_slots, LENGTH), 999_999, np.int32)
         self.num_prompt = np.zeros(max_slots, np.int32)
         self.known = np.zeros(max_slots, np.int32)
+        self.first = np.zeros(max_slots, np.int32)
 
 
 class Bench:

@@ -40,19 +40,21 @@ class CompletionFields(Fields):
     best_of: int | None = None
     add_special_tokens: bool | None = None
     response_format: dict[str, Any] | None = None
-    prompt_embeds: Any = None
+    prompt_embeds: str | Items[str] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _embeddings_alone(cls, body: Any) -> Any:
-        """Who sends embeddings sends no prompt, and is told of these and not of that."""
+        """Who sends embeddings sends no prompt; some clients must send an empty one."""
         if isinstance(body, dict) and body.get("prompt_embeds") is not None:
-            return {"prompt": "", **body}
+            return {**body, "prompt": body.get("prompt") or ""}
         return body
 
     def prompts(self) -> list[object]:
         """One prompt or several.  Raises InputError for none and for too many."""
-        given = self.prompt
+        name, given = "prompt_embeds", self.prompt_embeds
+        if given is None:
+            name, given = "prompt", self.prompt
         if isinstance(given, str) or (given and isinstance(given[0], int)):
             several: list[object] = [given]
         else:
@@ -60,7 +62,7 @@ class CompletionFields(Fields):
         if not 0 < len(several) <= MOST_PROMPTS:
             raise InputError(
                 "the number of prompts is wrong",
-                parameter="prompt",
+                parameter=name,
                 expected=f"1 to {MOST_PROMPTS} prompts",
                 found=len(several),
             )
@@ -76,6 +78,8 @@ class CompletionFields(Fields):
     def _whole(self, prompt: object) -> object:
         """With what the request says of all its prompts."""
         name = "prompt" if isinstance(prompt, str) else "prompt_token_ids"
+        if self.prompt_embeds is not None:
+            name = "prompt_embeds"
         more = {"cache_salt": self.cache_salt, "add_special_tokens": self.add_special_tokens}
         return {name: prompt, **more}
 
@@ -107,7 +111,9 @@ def _refuse(fields: CompletionFields) -> None:
     if fields.suffix:
         raise refuse("suffix", "no model here fills in the middle")
     if fields.prompt_embeds is not None:
-        raise refuse("prompt_embeds", "no model runner here takes prompts as embeddings")
+        for name in ("prompt", "echo", "return_token_ids"):
+            if getattr(fields, name):
+                raise refuse(name, "prompt_embeds have neither text nor ids")
     if fields.best_of not in (None, fields.n or 1):
         raise refuse("best_of", "all n outputs are given back")
 

@@ -53,9 +53,10 @@ class Drafting:
         self._off = np.zeros(len(table.known), np.bool_)
 
     def admit(self, request: AdmittedRequest) -> None:
-        """A request enters its slot.  Where the proposer fails it gets no drafts."""
+        """A request enters its slot.  Where the proposer fails it gets no drafts, and where its
+        prompt has no ids, which proposers go by."""
         self.lengths.start(request.slot)
-        self._off[request.slot] = False
+        self._off[request.slot] = bool(self._table.first[request.slot])
         try:
             self._proposer.admit(request)
         except (Exception, SystemExit) as error:

@@ -24,9 +24,14 @@ def features_of(pooling: PoolingConfig | None, labels: tuple[str, ...]) -> froze
     return frozenset(found)
 
 
-def hidden_size(model: Model) -> int:
-    """Numbers of the hidden state of a token."""
+def hidden_size(model: Model, embedding: int) -> int:
+    """Numbers of the hidden state of a token.  embedding: of what `Model.embed` gives for one."""
+    return int(getattr(model, "hidden_size", None) or embedding)
+
+
+def embedding_size(model: Model, device: str) -> int:
+    """Numbers of what `Model.embed` gives for a token."""
     import torch
 
-    size = getattr(model, "hidden_size", None)
-    return int(size or model.embed(torch.zeros(1, dtype=torch.int64)).shape[-1])
+    with torch.inference_mode():
+        return int(model.embed(torch.zeros(1, dtype=torch.int64, device=device)).shape[-1])

@@ -25,7 +25,8 @@ class TokenTable(Protocol):
     """Tokens by slot, owned by the runner.
 
     tokens: int32 [max_slots, max_len].  num_prompt, known: [max_slots], integers: length of
-    the prompt, and how many of the row's tokens are valid.
+    the prompt, and how many of the row's tokens are valid.  first: where its ids begin; before
+    it stands what has none.
     """
 
     @property
@@ -34,6 +35,8 @@ class TokenTable(Protocol):
     def num_prompt(self) -> npt.NDArray[np.integer]: ...
     @property
     def known(self) -> npt.NDArray[np.integer]: ...
+    @property
+    def first(self) -> npt.NDArray[np.integer]: ...
 
 
 class History:
@@ -53,8 +56,8 @@ class History:
         self.num_outputs: I64 = positions - table.num_prompt[slots]
 
     def whole(self, row: int) -> I32:
-        """Prompt and output before `row`, int32, read-only."""
-        return self._from(row, 0)
+        """Prompt and output before `row`, all that have ids: int32, read-only."""
+        return self._from(row, int(self._table.first[self._slots[row]]))
 
     def outputs(self, row: int) -> I32:
         """Output before `row`, int32, read-only."""

@@ -1,0 +1,193 @@
+"""Prompts as embeddings, from what a client sends to what the core is given."""
+
+from __future__ import annotations
+
+import base64
+import gc
+import io
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from framework.contracts.io_processor import EnginePrompt, Reading
+from framework.contracts.sampling import SamplingParams
+from framework.engine.ability import Ability
+from framework.engine.io import IOProcessors
+from framework.engine.payloads import PayloadStore
+from framework.engine.prompt_embeds import read_embeds
+from framework.errors import FrameworkError, InputError, PluginError, UnsupportedError
+from framework.io.text import TextProcessor
+from framework.testing.occupant import WIDTH
+
+ONE = SamplingParams(max_tokens=1)
+GOOD = np.arange(3 * WIDTH, dtype=np.float32).reshape(3, WIDTH)
+TAKES = Ability(prompt_embeds=WIDTH)
+
+
+def npy(array):
+    file = io.BytesIO()
+    np.save(file, array, allow_pickle=True)
+    return file.getvalue()
+
+
+def header(text, data=b"", version=(1, 0)):
+    head = text.encode().ljust(117) + b"\n"
+    return b"\x93NUMPY" + bytes(version) + struct.pack("<H", len(head)) + head + data
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        GOOD,
+        GOOD.astype(np.float64),
+        GOOD.astype(np.float16),
+        GOOD.astype(">f4"),
+        np.asfortranarray(GOOD),
+        GOOD[::-1][::-1],
+        npy(GOOD),
+        npy(np.asfortranarray(GOOD)),
+        npy(GOOD.astype(np.float16)),
+        bytearray(npy(GOOD.astype(">f8"))),
+        base64.b64encode(npy(GOOD)).decode(),
+    ],
+)
+def test_every_form_gives_the_same_numbers(value):
+    found = read_embeds(value)
+    np.testing.assert_array_equal(found, GOOD)
+    assert found.dtype == np.float32
+    assert found.flags.c_contiguous
+    assert not found.flags.writeable
+    assert not np.shares_memory(found, GOOD)
+
+
+class Bomb:
+    def __reduce__(self):
+        return os._exit, (3,)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (GOOD[0], r"shape \[4\]"),
+        (GOOD[None], r"shape \[1, 3, 4\]"),
+        (GOOD[:0], r"shape \[0, 4\]"),
+        (GOOD[:, :0], r"shape \[3, 0\]"),
+        (GOOD.astype(np.int32), "int32"),
+        (GOOD.astype(np.complex64), "complex64"),
+        (GOOD.astype(np.longdouble), "float16, float32 or float64"),
+        (GOOD * np.nan, "NaN"),
+        (GOOD.astype(np.float64) * 1e300, "beyond float32"),
+        (GOOD.tolist(), "list"),
+        (5, "int"),
+        ("", "0 bytes"),
+        ("not base64!", "base64"),
+        ("ä" * 8, "base64"),
+        (base64.b64encode(b"PK\x03\x04 what torch.save writes").decode(), "npy"),
+        (npy(np.array([[Bomb()]], object)), "object"),
+        (npy(np.zeros((2, 2), [("a", "f4")])), r"\[\('a'"),
+        (npy(GOOD)[:-1], "47 bytes"),
+        (npy(GOOD) + b"\0", "49 bytes"),
+        (npy(GOOD)[:20], "npy"),
+        (
+            header("{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 4)}"),
+            "0 bytes",
+        ),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, -4)}", b"0" * 16), "shape"),
+        (header("{'descr': '<f4', 'fortran_order': False, 'shape': ('a', 4)}"), "npy"),
+        (header("{'descr': '<f4', 'fortran_order': False}"), "npy"),
+        (header("__import__('os')._exit(3)"), "npy"),
+        (header("(" * 100), "npy"),
+        (header("{'descr': '<f4', 'fortran_order': 0, 'shape': (1, 4)}", version=(9, 9)), "npy"),
+    ],
+)
+def test_what_is_no_such_array_is_one_clear_error(value, words):
+    with pytest.raises(InputError, match=words) as caught:
+        read_embeds(value)
+    assert caught.value.parameter == "prompt_embeds"
+
+
+def test_the_prompt_runs_and_its_data_go_with_it(harness):
+    engine = harness(able=TAKES)
+    request = engine.inputs.process({"prompt_embeds": GOOD, "prompt": "shown"}, ONE)
+    assert (request.prompt, request.prompt_token_ids) == ("shown", [0, 0, 0])
+    path = Path(request.inputs[0].payloads["prompt_embeds"])
+    np.testing.assert_array_equal(np.load(path), GOOD)
+    assert path.parent.stat().st_mode & 0o077 == 0
+    output = engine.run({"prompt_embeds": GOOD}, ONE)
+    assert output.finished
+    assert output.outputs[0].finish_reason != "error"
+    del request
+    gc.collect()
+    assert not path.exists()
+    engine.check_empty()
+
+
+def test_other_prompts_are_other_pages_and_the_same_one_is_found_again(harness):
+    engine = harness(able=TAKES, max_model_len=64)
+    long = np.tile(GOOD, (4, 1))
+    for number, embeds in enumerate((long, long, long[::-1], long)):
+        [first] = {engine.run({"prompt_embeds": embeds}, ONE).num_cached_tokens}
+        assert first == (8 if number in (1, 3) else 0)
+
+
+def test_equal_data_have_one_file_that_goes_with_the_last(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = PayloadStore()
+    assert list(tmp_path.iterdir()) == []
+    first, second = store.put(GOOD), store.put(GOOD.copy())
+    other = store.put(GOOD.reshape(4, 3))
+    assert first.reference == second.reference != other.reference
+    path = Path(first.reference)
+    del first
+    assert path.exists()
+    del second
+    assert not path.exists()
+    again = store.put(GOOD)
+    assert Path(again.reference) == path
+    assert path.exists()
+    del again, other, store
+    gc.collect()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_told(tmp_path, monkeypatch):
+    store = PayloadStore()
+    kept = store.put(GOOD)
+
+    def full(file, array, allow_pickle):
+        file.write(b"half")
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(np, "save", full)
+        with pytest.raises(FrameworkError, match="No space left"):
+            store.put(GOOD + 1)
+    assert os.listdir(Path(kept.reference).parent) == [Path(kept.reference).name]
+    more = store.put(GOOD + 1)
+    assert np.load(more.reference)[0, 0] == 1
+
+
+def test_who_takes_none_says_so(harness):
+    engine = harness()
+    with pytest.raises(UnsupportedError, match="prompts as embeddings"):
+        engine.inputs.process({"prompt_embeds": GOOD}, ONE)
+    with pytest.raises(InputError, match="4 numbers"):
+        harness(able=TAKES).inputs.process({"prompt_embeds": GOOD[:, :2]}, ONE)
+
+
+@pytest.mark.parametrize(
+    "embeds",
+    [GOOD[:2], GOOD.astype(np.float64), GOOD[0], "no", np.full((3, WIDTH), np.inf, np.float32)],
+)
+def test_a_processor_that_reads_other_embeddings_than_ids_is_at_fault(harness, embeds):
+    class Wrong(TextProcessor):
+        def read(self, request, place):
+            return Reading(prompts=(EnginePrompt(ids=[0, 0, 0], embeds=embeds),))
+
+    engine = harness(able=TAKES)
+    engine.inputs.reader._processors = IOProcessors({"text": Wrong()})
+    with pytest.raises(PluginError, match="embeddings"):
+        engine.inputs.process("a", ONE)
