@@ -226,9 +226,10 @@ def find_kind(name: str, kinds: Sequence[Kind] = KINDS) -> Kind:
         if kind.name == name:
             return kind
     names = [kind.name for kind in kinds]
+    there = [kind.name for kind in kinds if kind.contract is not None]
     raise PluginError(
         f"unknown kind of plugin {name!r}{did_you_mean(name, names)}",
-        expected=f"one of {', '.join(names)}",
+        expected=f"one of {', '.join(there)}",
         found=name,
     )
 

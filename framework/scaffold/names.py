@@ -8,11 +8,15 @@ import keyword
 import re
 from dataclasses import dataclass
 
+import importlib_metadata
+
 from framework.errors import ConfigError
+from framework.plugins.discovery import core_first_party
 from framework.plugins.kinds import Kind
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*\Z")
 _LONGEST = 60
+_WORDS = frozenset(("true", "false", "yes", "no", "on", "off", "null", "none", "auto"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,21 @@ def check_names(kind: Kind, name: str, source: str = "") -> Names:
             found=name,
             mend=f"try {better!r}" if better else None,
         )
+    if name in _WORDS or keyword.iskeyword(name):
+        raise ConfigError(
+            f"{name!r} is no name for a plugin: where it is chosen it would be read as a word of "
+            "YAML, of the command line or of Python",
+            found=name,
+            mend=f"try 'my_{name}'",
+        )
     package = f"framework_{name}"
+    distribution = package.replace("_", "-")
+    if distribution in core_first_party()[0] or _is_installed(distribution):
+        raise ConfigError(
+            f"there is a distribution {distribution!r}, which this one would replace",
+            found=name,
+            mend="choose another name",
+        )
     if importlib.util.find_spec(package) is not None:
         raise ConfigError(
             f"a package {package!r} is installed already",
@@ -52,10 +70,18 @@ def check_names(kind: Kind, name: str, source: str = "") -> Names:
     return Names(
         kind=kind,
         name=name,
-        distribution=package.replace("_", "-"),
+        distribution=distribution,
         package=package,
         cls=_class_name(name, source),
     )
+
+
+def _is_installed(distribution: str) -> bool:
+    try:
+        importlib_metadata.distribution(distribution)
+    except importlib_metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _better(name: str) -> str:

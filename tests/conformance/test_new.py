@@ -195,6 +195,7 @@ def test_a_reserved_kind_is_refused(kind, tmp_path):
 def test_an_unknown_kind_is_refused_with_the_near_one(tmp_path):
     ended = invoke("schedulingpolicy", "mine", "--output", tmp_path)
     assert "did you mean 'scheduling_policy'" in str(ended.exception)
+    assert not {kind.name for kind in RESERVED} & {*str(ended.exception).replace(",", "").split()}
 
 
 @pytest.mark.parametrize(
@@ -219,6 +220,27 @@ def test_a_bad_name_is_refused_with_a_better_one(name, better):
     assert caught.value.mend == (f"try {better!r}" if better else None)
 
 
+@pytest.mark.parametrize("name", ["class", "async", "none", "true", "off", "auto"])
+def test_a_word_that_means_something_else_where_it_is_chosen_is_refused(name):
+    """YAML reads `off` as false, and `--tool-parser none` chooses nothing."""
+    with pytest.raises(ConfigError, match="is no name for a plugin") as caught:
+        check_names(POLICY, name)
+    assert caught.value.mend == f"try 'my_{name}'"
+    check_names(POLICY, f"my_{name}")
+
+
+@pytest.mark.parametrize("name", ["plugin_cpu", "plugin_xgrammar", "plugin_taken"])
+def test_no_distribution_is_replaced(tmp_path, monkeypatch, name):
+    """Of another package: `pip install` would take it away.  One of the first party need not be
+    installed."""
+    info = tmp_path / "framework_plugin_taken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Framework_Plugin.taken\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigError, match=f"distribution 'framework-{name.replace('_', '-')}'"):
+        check_names(POLICY, name)
+
+
 def test_a_package_that_is_installed_is_refused(tmp_path, monkeypatch):
     (tmp_path / "framework_taken").mkdir()
     (tmp_path / "framework_taken" / "__init__.py").touch()
@@ -227,9 +249,9 @@ def test_a_package_that_is_installed_is_refused(tmp_path, monkeypatch):
         check_names(POLICY, "taken")
 
 
-@pytest.mark.parametrize("name", ["none", "list", "scheduling_policy", "request_arrays", "np"])
+@pytest.mark.parametrize("name", ["exception", "list", "scheduling_policy", "request_arrays", "np"])
 def test_the_class_covers_no_other_name(name):
-    """A class called None, list or like its own base would not run."""
+    """A class called Exception, list or like its own base would not run."""
     source = plugin_source(POLICY, name)
     space: dict[str, object] = {}
     exec(compile(source, "plugin", "exec"), {"__name__": "plugin"}, space)

@@ -13,7 +13,9 @@ from framework.cli.printing import Json, print_json
 
 def new_plugin(
     context: typer.Context,
-    kind: Annotated[str, typer.Argument(help="Kind of plugin; see `framework explain`.")],
+    kind: Annotated[
+        str, typer.Argument(help="Kind of plugin, such as stat_logger; an unknown one lists all.")
+    ],
     name: Annotated[str, typer.Argument(help="Its name, such as shortest_first.")],
     output: Annotated[
         Path, typer.Option(metavar="DIR", help="Where the folder of the distribution is made.")
