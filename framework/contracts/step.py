@@ -234,7 +234,8 @@ class StepResult:
     drafts accepted.  draft_offsets, draft_ids: proposals for the next step (empty: none).  Tokens
     are ids in [0, vocab_size), or the engine stops; those of a row with an error mean nothing.
     logprobs: one entry per token in token_ids whose request asked, in that order:
-    logprob_tokens: int32, indices into token_ids of the entries.
+    logprob_tokens: int32, indices into token_ids of the entries.  A request for which a value, also
+    one of a prompt or of a vector, is NaN or +inf ends with an error.
     pooled: row -> float32 [D], the vector of each row to pool that has no error.
     errors: row -> sentence; that request ends with it, the others go on.
     invalid_pages: ids of pages whose content was lost.  timings: seconds by phase.

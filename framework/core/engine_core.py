@@ -79,7 +79,7 @@ class EngineCore:
         self._clock = clock
         self._state = CoreState(config, checked(policy), slots, kv, hub)
         self._scheduler = Scheduler(self._state, clock)
-        self._updater = Updater(self._state, clock, runner)
+        self._updater = Updater(self._state, clock, runner, info.vocab_size)
         self._patience = Patience(self._state, clock, config.participant_timeout)
         self._flight: deque[tuple[StepPlan, Ticket]] = deque()
         self._arrivals = self._pins = 0

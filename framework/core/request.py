@@ -87,8 +87,11 @@ class Request:
         return self.input.request_id
 
     @property
-    def wants_prompt_logprobs(self) -> bool:
-        return self.input.sampling.prompt_logprobs is not None
+    def lacks_prompt_logprobs(self) -> bool:
+        """Some are wanted that have not come yet."""
+        entry = self.input
+        wanted = entry.pooling is None and entry.sampling.prompt_logprobs is not None
+        return wanted and self.prompt_logprobs_done < self.num_prompt
 
     def hit_limit(self) -> int:
         """Most tokens that may be taken from the prefix cache.
@@ -100,7 +103,7 @@ class Request:
         if self.input.pooling is not None:
             return 0
         limit = self.num_computable - 1
-        if self.wants_prompt_logprobs and self.prompt_logprobs_done < self.num_prompt:
+        if self.lacks_prompt_logprobs:
             # The log-probability of position p comes from the logits at p - 1.
             limit = min(limit, self.prompt_logprobs_done - 1)
         return limit

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
-from framework.contracts.step import Logprobs, StepResult, Ticket, empty_i32
+from framework.contracts.step import StepResult, Ticket, empty_i32
+from framework.core.logprobs import Mask, are_logprobs, flaw_of_lacking, flaw_of_newest
 from framework.errors import FrameworkError, PluginError
 from framework.plugins.blame import expect, failure, unfit
 from framework.shown import shown
@@ -54,7 +54,9 @@ def finish(
     return result
 
 
-def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pages: int) -> None:
+def check_whole(
+    runner: ModelRunner, plan: StepPlan, result: StepResult, num_pages: int, vocab_size: int
+) -> None:
     """Raises PluginError if counts of tokens, drafts, rows or pages cannot be.  What `finish` has
     looked at, in every step, is not looked at again."""
     try:
@@ -62,6 +64,7 @@ def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pag
             _flaw_of_types(result)
             or _flaw_of_tokens(plan, result)
             or _flaw_of_extras(plan, result, num_pages)
+            or flaw_of_newest(result, vocab_size)
         )
     except Exception as error:  # a field that is not of its type
         raise _untold(runner, plan, error) from error
@@ -70,21 +73,25 @@ def check_whole(runner: ModelRunner, plan: StepPlan, result: StepResult, num_pag
 
 
 def check_given(
-    runner: ModelRunner, plan: StepPlan, result: StepResult, live: npt.NDArray[np.bool_]
+    runner: ModelRunner, plan: StepPlan, result: StepResult, live: Mask, scored: Mask
 ) -> None:
     """Raises PluginError if a row without an error lacks the token that it wants, or one after
     drafts that were accepted: its request would go on without that token, and never end.  live:
-    rows whose request is still there, and read no page that was lost."""
+    rows whose request is still there, and read no page that was lost.  scored: those of them that
+    want log-probabilities, which may not be lacking either."""
     counts, least = np.diff(result.token_offsets), plan.wants_logits.astype(np.int64)
     if len(result.accepted):
-        least = least + result.accepted
+        least = least + result.accepted.astype(np.int64)
     lacking = live & (counts < least)
-    if not lacking.any():
-        return
-    for row in np.flatnonzero(lacking).tolist():
-        if row not in result.errors:
-            flaw = f"{counts[row]} tokens in row {row}, where at least {least[row]} must be"
-            raise _unfit(runner, plan, flaw)
+    if result.errors:
+        lacking[list(result.errors)] = scored[list(result.errors)] = False
+    if lacking.any():
+        row = int(np.argmax(lacking))
+        flaw = f"{counts[row]} tokens in row {row}, where at least {least[row]} must be"
+        raise _unfit(runner, plan, flaw)
+    flaw_of_scored = flaw_of_lacking(result, scored)
+    if flaw_of_scored is not None:
+        raise _unfit(runner, plan, flaw_of_scored)
 
 
 def _unfit(runner: ModelRunner, plan: StepPlan, flaw: str) -> PluginError:
@@ -143,11 +150,11 @@ def _flaw_of_types(result: StepResult) -> str | None:
             _is(k, key) and isinstance(v, value) for k, v in found.items()
         ):
             return f"{name} {shown(found)}"
-    if result.logprobs is not None and not _are_logprobs(result.logprobs):
+    if result.logprobs is not None and not are_logprobs(result.logprobs):
         return f"log-probabilities {shown(result.logprobs)}"
     for part in result.prompt_logprobs:
         whole = _is(part.row, _WHOLE) and _is(part.start, _WHOLE) and part.start >= 0
-        if not whole or not _are_logprobs(part.logprobs):
+        if not whole or not are_logprobs(part.logprobs):
             return f"prompt log-probabilities {shown(part)}"
     return None
 
@@ -166,17 +173,6 @@ def _is(value: object, kinds: tuple[type, ...]) -> bool:
 
 def _is_array(value: object, kinds: str) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds
-
-
-def _are_logprobs(value: object) -> bool:
-    """Ragged as it must be."""
-    if not isinstance(value, Logprobs) or not _is_array(value.values, "f"):
-        return False
-    if not all(_is_array(array, "iu") for array in (value.offsets, value.ids, value.ranks)):
-        return False
-    ends, total = value.offsets, len(value.values)
-    whole = len(ends) == len(value.ranks) + 1 and ends[0] == 0 and ends[-1] == total
-    return bool(whole and len(value.ids) == total and (ends[1:] >= ends[:-1]).all())
 
 
 def _flaw_of_tokens(plan: StepPlan, result: StepResult) -> str | None:
@@ -209,16 +205,14 @@ def _flaw_of_extras(plan: StepPlan, result: StepResult, num_pages: int) -> str |
     if len(result.draft_ids):
         ends = result.draft_offsets
         good = len(ends) == plan.num_rows + 1 and ends[0] == 0 and ends[-1] == len(result.draft_ids)
-        if not good or (np.diff(ends) < 0).any():
+        counts = np.diff(ends.astype(np.int64))
+        if not good or (counts < 0).any():
             return f"draft_offsets {shown(ends)} over {len(result.draft_ids)} drafts"
+        if (counts > plan.drafts_wanted).any():
+            return f"{counts.max()} drafts of a row, where {plan.drafts_wanted} were wanted"
         # Beyond the vocabulary they are only never accepted.
         if not _in_range(result.draft_ids, 0, 2**31):
             return f"drafts {shown(result.draft_ids)}, which are no token ids"
-    place, logprobs = result.logprob_tokens, result.logprobs
-    if logprobs is None:
-        return None
-    if len(place) != len(logprobs) or not _in_range(place, 0, len(result.token_ids)):
-        return f"{len(logprobs)} log-probabilities, of tokens {shown(place)}"
     return None
 
 

@@ -18,7 +18,11 @@ from framework.contracts.scheduling_policy import RequestArrays
 from framework.errors import IntegrityError
 
 if TYPE_CHECKING:
+    from framework.contracts.step import I32
     from framework.core.request import Request
+
+STOP_IDS = 8
+"""Columns for ids that end a request, compared in every step: more than nearly all have."""
 
 
 class SlotTable:
@@ -26,10 +30,12 @@ class SlotTable:
 
     generation: rises when the slot is released.  tokens: ids, int32 [slots, max_len].
     length: ids present.  known: ids present or sure to come from steps in flight.
+    stop_ids: of requests with few; many_stop_ids: by slot, of others.
     planned: tokens whose computation was planned.  confirmed: computed for certain.
     reached: the most that were ever planned, also before a preemption; for policies that count.
     limit: prompt and output tokens at most.  cap: tokens that are ever computed (the last
     sampled one never is).  pooled: a vector is made of all of them.
+    scored: log-probabilities of its tokens are wanted.  unscored: some of its prompt's are lacking.
     in_flight: steps in flight.  attended: a participant looks on.
     regains: tokens to compute again before anything is new, of a request that was preempted in
     vain; -1 of others.
@@ -48,6 +54,8 @@ class SlotTable:
         self.cap = np.zeros(num_slots, np.int64)
         self.pooled = np.zeros(num_slots, np.bool_)
         self.min_length = np.zeros(num_slots, np.int64)
+        self.scored = np.zeros(num_slots, np.bool_)
+        self.unscored = np.zeros(num_slots, np.bool_)
         self.attended = np.zeros(num_slots, np.bool_)
         self.arrival = np.zeros(num_slots, np.int64)
         self.arrived_at = np.zeros(num_slots, np.float64)
@@ -55,7 +63,8 @@ class SlotTable:
         self.tenant = np.zeros(num_slots, np.int64)
         self.num_prompt = np.zeros(num_slots, np.int64)
         self.key = np.zeros(num_slots, np.float64)
-        self.stop_ids = np.full((num_slots, 4), -1, np.int32)
+        self.stop_ids = np.full((num_slots, STOP_IDS), -1, np.int32)
+        self.many_stop_ids: dict[int, frozenset[int]] = {}
         self.num_drafts = np.zeros(num_slots, np.int64)
         self.drafts: list[list[int]] = [[] for _ in range(num_slots)]
         self.requests: list[Request | None] = [None] * num_slots
@@ -80,6 +89,8 @@ class SlotTable:
         self.limit[slot] = entry.max_total
         self.cap[slot] = request.cap
         self.pooled[slot] = entry.pooling is not None
+        self.scored[slot] = entry.pooling is None and entry.sampling.logprobs is not None
+        self.unscored[slot] = request.lacks_prompt_logprobs
         # A stop id counts once this many tokens exist before it.
         self.min_length[slot] = request.num_prompt + entry.sampling.min_tokens
         self.in_flight[slot] = 0
@@ -93,12 +104,20 @@ class SlotTable:
         return slot
 
     def _set_stop_ids(self, slot: int, ids: tuple[int, ...]) -> None:
-        width = self.stop_ids.shape[1]
-        if len(ids) > width:
-            more = np.full((self.num_slots, len(ids) - width), -1, np.int32)
-            self.stop_ids = np.concatenate([self.stop_ids, more], axis=1)
         self.stop_ids[slot] = -1
-        self.stop_ids[slot, : len(ids)] = ids
+        if len(ids) <= STOP_IDS:
+            self.stop_ids[slot, : len(ids)] = ids
+        else:
+            self.many_stop_ids[slot] = frozenset(ids)
+
+    def stops(self, slots: npt.NDArray[np.integer], tokens: I32) -> npt.NDArray[np.bool_]:
+        """Which of the tokens, one of each of `slots`, are among the ids that end its request."""
+        found: npt.NDArray[np.bool_] = (self.stop_ids[slots] == tokens[:, None]).any(axis=1)
+        if self.many_stop_ids:  # one request must not make the comparison wider for all
+            for row, slot in enumerate(slots.tolist()):
+                many = self.many_stop_ids.get(slot)
+                found[row] |= many is not None and int(tokens[row]) in many
+        return found
 
     def set_drafts(self, slot: int, drafts: list[int]) -> None:
         """Drafts to verify in the next step, as far as the request may still be computed."""
@@ -112,6 +131,7 @@ class SlotTable:
         request.tokens = self.tokens[slot, : self.length[slot]].copy()
         request.reached = int(self.reached[slot])
         request.slot = -1
+        self.many_stop_ids.pop(slot, None)
         self.num_drafts[slot] = 0
         self.requests[slot] = None
         left = (slot, int(self.generation[slot]))

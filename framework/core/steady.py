@@ -62,6 +62,8 @@ class Steady:
         self._ends: npt.NDArray[np.int64] | None = None  # where the next token of each row lies
         stop_ids = table.stop_ids[slots]
         self._stop_ids = stop_ids if (stop_ids >= 0).any() else None
+        many = table.many_stop_ids
+        self._many_stop_ids = [(r, many[s]) for r, s in enumerate(slots.tolist()) if s in many]
         self._no_pages: tuple[PageUpdates, ...] = (NO_UPDATES,) * state.kv.num_groups
         # Steps until a request has computed all that it may, and until it has all tokens.
         self._plans_left = int((table.cap[slots] - table.planned[slots]).min())
@@ -85,6 +87,7 @@ class Steady:
             or not state.queue.stands_still(clock)
             or plan.num_rows != len(state.running)
             or not plan.wants_logits.all()
+            or state.slots.scored[plan.slots].any()  # results with more than tokens
             or len(plan.draft_ids)
         ):
             return None
@@ -174,6 +177,8 @@ class Steady:
         if state.ended or not _plain(result) or result.token_offsets.tobytes() != self._each:
             return None
         if self._stop_ids is not None and (self._stop_ids == tokens[:, None]).any():
+            return None
+        if any(tokens.item(row) in ids for row, ids in self._many_stop_ids):
             return None
         self._all_tokens[self._ends] = tokens
         # Before any count moves: where it fails, the updater does the same again.

@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from framework.contracts.messages import EngineOutputs, Finished, Pooled, PromptPart
 from framework.core.kept import taken_logprobs, taken_tokens
+from framework.core.logprobs import check_scored, faults_by_row, prompt_parts
 from framework.core.results import check_given, check_whole
-from framework.plugins.blame import in_one_line, unfit
+from framework.plugins.blame import in_one_line
 
 if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner
@@ -44,8 +45,11 @@ class _Progress:
 class Updater:
     """Applies results to a `CoreState`."""
 
-    def __init__(self, state: CoreState, clock: Callable[[], float], runner: ModelRunner) -> None:
-        self._state, self._clock, self._runner = state, clock, runner
+    def __init__(
+        self, state: CoreState, clock: Callable[[], float], runner: ModelRunner, vocab_size: int
+    ) -> None:
+        self._state, self._clock = state, clock
+        self._runner, self._vocab_size = runner, vocab_size
 
     def update(self, plan: StepPlan, result: StepResult) -> EngineOutputs:
         """Returns what front ends must know.  Rows of another generation are dropped.
@@ -58,13 +62,14 @@ class Updater:
             if outputs is not None:
                 return outputs
             state.steady = None
-        check_whole(self._runner, plan, result, state.kv.pool.num_pages)
+        check_whole(self._runner, plan, result, state.kv.pool.num_pages, self._vocab_size)
         state.done_step = plan.step_id
         if len(result.invalid_pages):
             for slot in state.kv.invalidate(result.invalid_pages.tolist()):
                 state.preempt(slot, self._clock())
         progress = self._begin(plan, result)
-        check_given(self._runner, plan, result, progress.live)
+        scored = progress.live & state.slots.scored[plan.slots]
+        check_given(self._runner, plan, result, progress.live, scored)
         if state.watched or result.attachments:
             self._absorb(plan, result, progress)
         self._count(plan, result, progress)
@@ -113,7 +118,7 @@ class Updater:
     def _begin(self, plan: StepPlan, result: StepResult) -> _Progress:
         live = self._state.slots.generation[plan.slots] == plan.generations
         taken = np.zeros(len(live), np.int64)
-        return _Progress(live, bool(live.all()), taken, dict(result.errors))
+        return _Progress(live, bool(live.all()), taken, faults_by_row(self._runner, result))
 
     def _absorb(self, plan: StepPlan, result: StepResult, progress: _Progress) -> None:
         """Participants see the result.  Requests that they fail end with this step."""
@@ -133,9 +138,9 @@ class Updater:
         slots = plan.slots if progress.all_live else plan.slots[live]
         ends = plan.computed + plan.num_new
         if self._state.config.max_drafts:
-            refused = np.zeros(len(live), np.int64) + plan.draft_counts
+            refused = plan.draft_counts.astype(np.int64)
             if len(result.accepted):
-                refused -= result.accepted
+                refused -= result.accepted.astype(np.int64)  # of any kind of integers
             if plan.draft_counts.any():
                 counts = plan.draft_counts[live]
                 self._state.counters.add_drafts(counts, counts - refused[live])
@@ -164,7 +169,7 @@ class Updater:
             table.tokens[slots, before] = tokens
             table.length[slots] = before + 1
             progress.taken[rows] += 1
-            stops = (table.stop_ids[slots] == tokens[:, None]).any(axis=1)
+            stops = table.stops(slots, tokens)
             stops &= before >= table.min_length[slots]
             full = before + 1 >= table.limit[slots]
             for index in np.flatnonzero(stops | full).tolist():
@@ -193,24 +198,14 @@ class Updater:
     def _prompt_logprobs(
         self, plan: StepPlan, result: StepResult, progress: _Progress
     ) -> list[PromptPart]:
-        """Kept with the request: recomputed positions are not reported twice."""
-        parts = []
-        for part in result.prompt_logprobs:
-            request = self._request(plan, progress, part.row)
-            if request is None:
-                continue
-            skip = request.prompt_logprobs_done - part.start
-            count = len(part.logprobs)
-            if skip < 0 or part.start + count > request.num_prompt:
-                last, done = request.num_prompt - 1, request.prompt_logprobs_done
-                expected = f"a part from position {done} of {request.id}, to {last} at most"
-                found = f"one of {count} from {part.start}"
-                what = "gave prompt log-probabilities with a gap, or past the end"
-                raise unfit(self._runner, what, expected, found)
-            if skip < count:
-                logprobs = part.logprobs.slice(skip, count)
-                parts.append(PromptPart(row=part.row, start=part.start + skip, logprobs=logprobs))
-                request.prompt_logprobs_done = part.start + count
+        """What has come of the prompts' log-probabilities."""
+        table = self._state.slots
+        if not result.prompt_logprobs and not table.unscored[plan.slots].any():
+            return []
+        sound = progress.live.copy()
+        sound[list(progress.errors)] = False  # what came with an error means nothing
+        parts = prompt_parts(self._runner, plan, result, table, sound, self._vocab_size)
+        check_scored(self._runner, plan, table, sound)
         return parts
 
     def _next_drafts(self, plan: StepPlan, result: StepResult, progress: _Progress) -> None:

@@ -152,6 +152,24 @@ def test_whichever_token_ends_a_request_ends_it_in_a_run_of_equal_steps(engine, 
 
 
 @pytest.mark.parametrize("depth", [1, 2])
+def test_one_with_thousands_of_stop_ids_makes_no_step_of_others_dearer(engine, depth):
+    """And nobody else ends by these, nor who has the slot after it."""
+    outputs = {"many": [1] * 5 + [900] + [1] * 9, "next": [900] * 15, "other": [900] * 15}
+    one = engine(runner={"script": from_outputs(outputs)}, loop_depth=depth, max_num_seqs=2)
+    table = one.core._state.slots
+    bytes_before = table.stop_ids.nbytes
+    one.add("many", [1] * 3, 15, stop_ids=tuple(range(500, 1000)))
+    one.add("other", [2] * 3, 15, stop_ids=(7,))
+    one.add("next", [3] * 3, 15)
+    answers = one.run()
+    assert (answers["many"].reason, answers["many"].stop) == ("stop", 900)
+    assert answers["many"].tokens == outputs["many"][:6]
+    assert answers["next"].reason == answers["other"].reason == "length"
+    assert table.stop_ids.nbytes == bytes_before
+    assert not table.many_stop_ids
+
+
+@pytest.mark.parametrize("depth", [1, 2])
 def test_pages_run_out_in_a_run_of_equal_steps(engine, depth):
     two = Pair(engine, loop_depth=depth, runner={"num_pages": 14})
     for number in range(3):
