@@ -14,7 +14,7 @@ import numpy as np
 from framework.contracts.participant import Admission, External, Hold, Ready, Refuse, Wait
 from framework.errors import InputError, UnsupportedError
 from framework.plugins.blame import in_one_line
-from framework.shown import shown
+from framework.shown import printable, shown
 
 if TYPE_CHECKING:
     from framework.contracts.participant import SchedulerParticipant
@@ -56,9 +56,9 @@ def integer(answer: object) -> int:
 
 
 def text(answer: object) -> str:
-    """A str, whatever class of strings the answer is of."""
+    """A str that UTF-8 can carry, whatever class of strings the answer is of."""
     if isinstance(answer, str):
-        return "".join((answer,))
+        return printable("".join((answer,)))
     raise Unfit(answer)
 
 

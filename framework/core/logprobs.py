@@ -15,7 +15,7 @@ from framework.contracts.base import name_of
 from framework.contracts.messages import PromptPart
 from framework.contracts.step import Logprobs
 from framework.plugins.blame import unfit
-from framework.shown import shown
+from framework.shown import printable, shown
 
 if TYPE_CHECKING:
     from framework.contracts.model_runner import ModelRunner
@@ -76,7 +76,7 @@ def _rows_of(result: StepResult, tokens: Rows) -> Rows:
 def faults_by_row(runner: ModelRunner, result: StepResult) -> dict[int, str]:
     """Rows that end with an error: those that the runner names, and those of which it gives numbers
     that are none.  These have no place in a response, and others of the step may be sound."""
-    faults = dict(result.errors)
+    faults = {row: printable(sentence) for row, sentence in result.errors.items()}
     wrong: list[int] = []
     if result.logprobs is not None:
         entries = np.flatnonzero(_no_numbers(result.logprobs.values))

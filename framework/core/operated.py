@@ -22,7 +22,7 @@ class Operated:
     def control(self, name: str, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """See SchedulerParticipant.control.  Raises UnsupportedError for a name that is not active,
         PluginError if the participant fails; no request is affected."""
-        participant = self._participants.get(name)
+        participant = self._participants.get(name) if isinstance(name, str) else None
         if participant is None:
             raise UnsupportedError(
                 f"there is no participant {shown(name):.80}",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from framework.errors import InputError
-from framework.plugins.blame import blaming
+from framework.plugins.blame import blaming, expect
 from framework.shown import shown
 
 if TYPE_CHECKING:
@@ -39,5 +39,5 @@ def read_extras(readers: Mapping[str, FrontHalf], sampling: SamplingParams) -> d
         with blaming(reader, "reading a request"):
             data = reader.read(sampling)
         if data is not None:
-            extras[name] = data
+            extras[name] = expect(reader, "read", data, bytes)
     return extras

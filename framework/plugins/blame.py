@@ -53,7 +53,7 @@ def in_one_line(error: FrameworkError) -> str:
     """The sentence with which a request ends, where only that request is concerned."""
     parts = {"expected": error.expected, "found": error.found}
     more = [f"{name} {what}" for name, what in parts.items() if what is not None]
-    return "; ".join([error.message, *more])
+    return printable("; ".join([error.message, *more]))
 
 
 def told(error: BaseException) -> str:

@@ -26,8 +26,8 @@ class Pins:
         self._pages[key] = pages
 
     def unpin(self, key: int) -> bool:
-        """False if nothing is pinned under `key`."""
-        pages = self._pages.pop(key, None)
+        """False if nothing is pinned under `key`, or it is no key."""
+        pages = self._pages.pop(key, None) if isinstance(key, int) else None
         self._pool.release(pages or ())
         return pages is not None
 

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import zmq
@@ -16,7 +17,9 @@ from framework.engine.remote.messages import (
     Answer,
     Request,
     Stop,
+    Unreadable,
     answer_coder,
+    read_request,
     request_coder,
 )
 from framework.engine.remote.server import ServerLink
@@ -228,9 +231,9 @@ class SocketServerLink(AnswerSender):
         self._parent = parent
         _, self._decoder = request_coder()
 
-    def receive(self, timeout: float) -> Sequence[Request]:
+    def receive(self, timeout: float) -> Sequence[Request | Unreadable]:
         """See ServerLink."""
-        found = self._requests.receive(timeout, self._decoder.decode)
+        found = self._requests.receive(timeout, partial(read_request, self._decoder))
         if not found and os.getppid() != self._parent:
             raise EOFError("the front end is gone")
         return found

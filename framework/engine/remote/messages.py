@@ -5,6 +5,7 @@ msgpack, typed on both sides: nothing on the wire can name code.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ import numpy as np
 from framework import errors
 from framework.contracts.messages import EngineInput, EngineOutputs
 from framework.errors import FrameworkError
+from framework.plugins.blame import told
 
 
 class WireError(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +114,19 @@ class Died(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     error: WireError
 
 
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A message to the core that is none of them, or holds a value of another type: a plugin of the
+    front end may have put it there.  number: of the Add or Call that it was meant to be."""
+
+    number: int | None
+    error: FrameworkError
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    number: int
+
+
 Request = Add | Abort | Call | Stop
 Answer = Started | Outputs | Reply | Beat | Died
 
@@ -135,6 +150,23 @@ def request_coder() -> tuple[msgspec.msgpack.Encoder, msgspec.msgpack.Decoder[Re
         msgspec.msgpack.Encoder(enc_hook=_encode),
         msgspec.msgpack.Decoder(Request, dec_hook=_decode),
     )
+
+
+def read_request(decoder: msgspec.msgpack.Decoder[Request], data: bytes) -> Request | Unreadable:
+    """A message to the core.  One that cannot be read concerns whoever sent it, and no other."""
+    try:
+        return decoder.decode(data)
+    except Exception as error:
+        unread = FrameworkError(
+            "the engine core cannot read what it was asked",
+            expected="values of the types that EngineInput and the methods of the core have",
+            found=told(error),
+            mend="report this; a plugin of the front end may have made the value",
+        )
+    try:
+        return Unreadable(msgspec.msgpack.decode(data, type=_Numbered).number, unread)
+    except Exception:
+        return Unreadable(None, unread)
 
 
 def answer_coder() -> tuple[msgspec.msgpack.Encoder, msgspec.msgpack.Decoder[Answer]]:

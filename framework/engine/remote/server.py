@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -19,10 +20,12 @@ from framework.engine.remote.messages import (
     Reply,
     Request,
     Stop,
+    Unreadable,
     WireError,
 )
 from framework.engine.remote.pulse import Pulse
 from framework.errors import EngineDeadError, FrameworkError, UnsupportedError
+from framework.plugins.blame import told
 
 log = logging.getLogger("framework.requests")
 IDLE_WAIT = 0.5
@@ -32,13 +35,14 @@ IDLE_WAIT = 0.5
 class ServerLink(Protocol):
     """The core's end of a link."""
 
-    def receive(self, timeout: float) -> Sequence[Request]:
+    def receive(self, timeout: float) -> Sequence[Request | Unreadable]:
         """All that has come; waits up to `timeout` seconds for the first.  0: no wait.
         Raises EOFError when the other end is gone."""
         ...
 
     def send(self, answer: Answer) -> None:
-        """Never waits for the other end."""
+        """Never waits for the other end.  Raises whatever the encoder raises for a value that
+        cannot be sent."""
         ...
 
 
@@ -48,18 +52,18 @@ def _stats(core: EngineCore) -> dict[str, Any]:
 
 METHODS: dict[str, Callable[..., Any]] = {
     "stats": _stats,
-    "check_integrity": lambda core: core.check_integrity(),
-    "reset_prefix_cache": lambda core: core.reset_prefix_cache(),
-    "sleep": lambda core, level: core.sleep(level),
-    "wake_up": lambda core: core.wake_up(),
+    "check_integrity": EngineCore.check_integrity,
+    "reset_prefix_cache": EngineCore.reset_prefix_cache,
+    "sleep": EngineCore.sleep,
+    "wake_up": EngineCore.wake_up,
     "sleeping": lambda core: core.sleeping,
     "start_profile": lambda core: core.profiling.start(),
     "stop_profile": lambda core: core.profiling.stop(),
-    "control": lambda core, **asked: core.operated.control(**asked),
-    "pause": lambda core: core.pause(),
-    "resume": lambda core: core.resume(),
-    "pin_prefix": lambda core, **given: core.pin_prefix(**given),
-    "unpin_prefix": lambda core, key: core.unpin_prefix(key),
+    "control": lambda core, name, op, arguments: core.operated.control(name, op, arguments),
+    "pause": EngineCore.pause,
+    "resume": EngineCore.resume,
+    "pin_prefix": EngineCore.pin_prefix,
+    "unpin_prefix": EngineCore.unpin_prefix,
     "take_kv_events": lambda core: [dataclasses.asdict(e) for e in core.take_kv_events()],
 }
 """What a Call may call."""
@@ -112,7 +116,7 @@ class CoreServer:
             self._told = outputs.stats
             self._link.send(Outputs(outputs=outputs))
 
-    def _handle(self, request: Request) -> None:
+    def _handle(self, request: Request | Unreadable) -> None:
         match request:
             case Add():
                 self._answer(request.number, lambda: self._add(request))
@@ -120,6 +124,8 @@ class CoreServer:
                 self._core.abort(request.request_ids)
             case Call():
                 self._answer(request.number, lambda: self._call(request))
+            case Unreadable():
+                self._refuse(request)
             case Stop():
                 self._stopping = True
                 if not request.drain:
@@ -135,7 +141,18 @@ class CoreServer:
             raise
         except FrameworkError as error:
             reply = Reply(number=number, error=WireError.of(error))
-        self._link.send(reply)
+        try:
+            self._link.send(reply)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            unsent = FrameworkError(
+                "what the engine core answered cannot be sent", found=told(error)
+            )
+            self._link.send(Reply(number=number, error=WireError.of(unsent)))
+
+    def _refuse(self, request: Unreadable) -> None:
+        log.error("%s", request.error)
+        if request.number is not None:
+            self._link.send(Reply(number=request.number, error=WireError.of(request.error)))
 
     def _add(self, request: Add) -> None:
         for entry in request.inputs:
@@ -161,6 +178,14 @@ class CoreServer:
                 expected=f"one of {', '.join(METHODS)}",
                 found=request.method,
             )
+        try:
+            inspect.signature(method).bind(self._core, **request.arguments)
+        except TypeError as error:
+            raise UnsupportedError(
+                f"the method {request.method!r} of the engine core is called otherwise",
+                expected=f"{request.method}{inspect.signature(method)}",
+                found=told(error),
+            ) from None
         return method(self._core, **request.arguments)
 
 
