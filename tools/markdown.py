@@ -41,6 +41,9 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |".replace("|  |", "| |") for line in lines)
 
 
+HINT = "A hint asks for nothing: whoever does not know the field is asked whatever its value."
+
+
 def fields(found: Sequence[Field]) -> str:
     """A table of fields; of versioned ones also with `since` and the neutral value."""
     if not found:
@@ -52,9 +55,11 @@ def fields(found: Sequence[Field]) -> str:
     for field in found:
         row = [code(field.name), code(field.type)]
         if versioned:
-            row += [field.since or "", code(field.neutral or "")]
+            since = f"{field.since or ''}{', a hint' if field.hint else ''}"
+            row += [since, code(field.neutral or "")]
         rows.append([*row, code(field.default) if field.default is not None else "required"])
-    return table(head, rows)
+    told = [HINT] if any(field.hint for field in found) else []
+    return join(table(head, rows), *told)
 
 
 def method(found: Method) -> str:

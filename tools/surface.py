@@ -32,7 +32,8 @@ class Field:
     """A field of a dataclass, a struct or a protocol.
 
     default: as written in an error message, None where the field is required.  since: None but
-    for versioned fields.  neutral: None where a versioned field has no neutral value.
+    for versioned fields.  neutral: None where a versioned field has no neutral value.  hint: of a
+    query, see `versioned`.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Field:
     default: str | None = None
     since: str | None = None
     neutral: str | None = None
+    hint: bool = False
 
     @property
     def required(self) -> bool:
@@ -186,6 +188,7 @@ def _of_dataclass(field: dataclasses.Field[Any]) -> Field:
         default=default,
         since=field.metadata.get("since"),
         neutral=None if neutral is dataclasses.MISSING else shown(neutral),
+        hint=bool(field.metadata.get("hint")),
     )
 
 

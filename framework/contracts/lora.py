@@ -45,8 +45,8 @@ class AdapterQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LowRank:
-    """down: A, [r, in_features].  up: B, [out_features, r].  Both of any floating type and finite.
-    scale: of their product, finite."""
+    """down: A, [r, in_features].  up: B, [out_features, r].  Both of any floating type and finite,
+    without a gradient.  scale: of their product, finite."""
 
     down: torch.Tensor
     up: torch.Tensor
@@ -76,7 +76,7 @@ class AdapterFormat(Contract):
 
     @abstractmethod
     def read(self, root: Path) -> Adapter:
-        """All that the adapter changes.
+        """All that the adapter changes.  Opens no file outside of `root`, and leaves none.
 
         Raises ModelError for what is missing or damaged, and UnsupportedError for an adapter that
         does more than such updates: nothing of it may be left out without a word.
@@ -84,4 +84,5 @@ class AdapterFormat(Contract):
 
     @abstractmethod
     def write(self, root: Path, adapter: Adapter) -> None:
-        """Store an adapter in an empty folder, so that `read` gives the same numbers."""
+        """Store an adapter in an empty folder, so that `read` gives the same modules and numbers,
+        in the same types.  Raises UnsupportedError for what the format has no way to write."""

@@ -50,6 +50,20 @@ class PrefersMoreBytes(Changed):
         return replace(answer, cache_dtypes=("float32",)) if good else answer
 
 
+@breaks("ATTN-011")
+class PrefersAText(Changed):
+    def answered(self, query, answer):
+        good = isinstance(answer, AttentionSupported)
+        return replace(answer, cache_dtypes="float16") if good else answer
+
+
+@breaks("ATTN-011")
+class PrefersATypeThatNobodyKnows(Changed):
+    def answered(self, query, answer):
+        good = isinstance(answer, AttentionSupported)
+        return replace(answer, cache_dtypes=("fp16",)) if good else answer
+
+
 @breaks("ATTN-003")
 class TakesAnyPageSize(Changed):
     def answer(self, query):

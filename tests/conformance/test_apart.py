@@ -55,6 +55,13 @@ class Deaf(Suite):
         while True:
             time.sleep(3600)
 
+class Halves(Suite):
+    @clause("ODD-001", "it imports something large, and hangs in that")
+    def first(self): import hangs_once
+
+    @clause("ODD-002", "it imports the same")
+    def second(self): assert __import__("hangs_once").THERE
+
 class Dies(Suite):
     def declared(self):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -114,6 +121,29 @@ def test_one_that_hears_no_alarm_is_ended_and_told(tmp_path, monkeypatch):
     assert outcome.reproduce.endswith(
         "--clause ODD-001 --suite apart_suites:Deaf --budget 100 --slowness 2.0"
     )
+
+
+def test_behind_a_clause_that_was_broken_off_another_process_goes_on(tmp_path):
+    """Half an import would be all that the next clause finds of a module."""
+    flag = str(tmp_path / "begun")
+    (tmp_path / "hangs_once.py").write_text(
+        "import os, signal, sys\n"
+        f"first = not os.path.exists({flag!r})\n"
+        f"open({flag!r}, 'w').close()\n"
+        "if first:\n"
+        "    sys.modules['hangs_once_part'] = sys\n"
+        "    signal.raise_signal(signal.SIGALRM)  # as the clock would ring\n"
+        "if 'hangs_once_part' in sys.modules:\n"
+        "    raise ImportError('cannot be loaded more than once per process')\n"
+        "THERE = True\n"
+    )
+    names = ["ODD-001", "ODD-002"]
+    report = check_apart(PLUGIN, suite="apart_suites:Halves", ad_hoc=AD_HOC, only=names)
+    found = [(o.status, o.message.partition(" within")[0]) for o in report.outcomes]
+    assert found == [
+        (Status.FAILED, f"Hanging in {tmp_path / 'hangs_once.py'}:6: it did not end"),
+        (Status.PASSED, ""),
+    ]
 
 
 def test_an_end_outside_of_all_clauses_breaks_the_run_off():

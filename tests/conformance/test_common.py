@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import csv
+import decimal
 import gc
 import itertools
+import json
 import locale
 import logging
+import multiprocessing
 import os
 import random
+import resource
 import signal
 import socket
 import sys
@@ -16,10 +22,13 @@ import warnings
 
 import numpy as np
 import pytest
+import torch
 from pydantic import BaseModel, Field
 
 from framework.contracts.hooks import HookSpecs, hookimpl
 from framework.contracts.scheduling_policy import SchedulingPolicy
+from framework.plugins.policy import Policy
+from framework.plugins.registry import PluginRegistry
 from framework.testing.conformance import (
     Layer,
     NoDevice,
@@ -31,7 +40,8 @@ from framework.testing.conformance import (
     common,
     imported,
 )
-from framework.testing.conformance.process import SHARED
+from framework.testing.conformance.process import read
+from framework.testing.conformance.suites.place import shared_rows
 from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
     IN_PROCESS,
@@ -392,6 +402,14 @@ def test_random_numbers_may_be_drawn():
     assert not report.failures, report.text()
 
 
+class OwnLogger(logging.Logger):
+    """Of a plugin."""
+
+
+def repr_of(value, **options):
+    return repr(value)
+
+
 CHANGES = {
     "the environment": lambda: os.environ.pop("PATH", None),
     "the working directory": lambda: os.chdir("/"),
@@ -408,7 +426,37 @@ CHANGES = {
     "the default timeout of sockets": lambda: socket.setdefaulttimeout(3.0),
     "random numbers of numpy": lambda: np.random.seed(0),
     "what numpy does about errors": lambda: np.seterr(all="raise"),
+    "what numpy calls for errors": lambda: np.seterrcall(print),
     "how numpy prints": lambda: np.set_printoptions(precision=3),
+    "sys.argv": lambda: sys.argv.append("--more"),
+    "sys.displayhook": lambda: setattr(sys, "displayhook", print),
+    "threading.excepthook": lambda: setattr(threading, "excepthook", print),
+    "the longest number in a text": lambda: sys.set_int_max_str_digits(0),
+    "the longest field of a CSV file": lambda: csv.field_size_limit(1 << 30),
+    "thresholds of the garbage collector": lambda: gc.set_threshold(9, 9, 9),
+    "callbacks of the garbage collector": lambda: gc.callbacks.append(len),
+    "the class of loggers": lambda: logging.setLoggerClass(OwnLogger),
+    "whether the core's logger tells the root": lambda: setattr(
+        logging.getLogger("framework"), "propagate", False
+    ),
+    "how warnings are shown": lambda: setattr(warnings, "showwarning", print),
+    "the start method of multiprocessing": lambda: multiprocessing.set_start_method(
+        "forkserver", force=True
+    ),
+    "the policy of asyncio": lambda: asyncio.set_event_loop_policy(
+        asyncio.DefaultEventLoopPolicy()
+    ),
+    "decimal numbers": lambda: setattr(decimal.getcontext(), "prec", 5),
+    "limits of the process": lambda: resource.setrlimit(
+        resource.RLIMIT_NOFILE, (200, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    ),
+    "signals that are held back": lambda: signal.pthread_sigmask(
+        signal.SIG_BLOCK, {signal.SIGUSR2}
+    ),
+    "json.dumps": lambda: setattr(json, "dumps", repr_of),
+    "random numbers of torch": lambda: torch.manual_seed(0),
+    "dtype of torch": lambda: torch.set_default_dtype(torch.float64),
+    "threads of torch": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
 }
 
 
@@ -425,10 +473,11 @@ def test_a_change_of_the_process_is_named_and_undone(what, monkeypatch):
         def close(self):
             change()
 
-    before = {name: shared.read() for name, shared in SHARED.items()}
+    rows = shared_rows(PluginRegistry(policy=Policy()), "torch")
+    before = read(rows)
     try:
         report = check(Changes, suite=timed(Suite), layers=IN_PROCESS)
-        after = {name: shared.read() for name, shared in SHARED.items()}
+        after = read(rows)
     finally:
         locale.setlocale(locale.LC_ALL, locale_before)
     assert_fails(report, "ALL-030")

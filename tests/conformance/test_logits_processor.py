@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
+import torch
 
 from framework.contracts.logits_processor import LogitsProcessor
 from framework.errors import InputError
@@ -115,7 +117,7 @@ class Warmer(Likelier):
         row /= 1 + token
 
 
-@breaks("LOGIT-001", *(f"LOGIT-{number:03}" for number in (*range(2, 20), 101, 201)))
+@breaks("LOGIT-001", *(f"LOGIT-{number:03}" for number in (*range(2, 23), 101, 201)))
 class GivesNoExample(Likelier):
     examples = ()
 
@@ -190,7 +192,7 @@ class ChangesAllRows(Likelier):
             logits[:, 200] += 1
 
 
-@breaks("LOGIT-011", "LOGIT-012")
+@breaks("LOGIT-011", "LOGIT-012", "LOGIT-021")
 class ReadsOutputsOfTheFirst(Likelier):
     def apply(self, logits, slots, outputs):
         super().apply(logits, slots, (outputs[0],) * len(outputs))
@@ -207,7 +209,7 @@ class ServesASlotOnce(Likelier):
             super().apply(logits[row : row + 1], slots[row : row + 1], outputs[row : row + 1])
 
 
-@breaks("LOGIT-013", "LOGIT-011", "LOGIT-012", "LOGIT-014", "LOGIT-015")
+@breaks("LOGIT-013", *(f"LOGIT-{n:03}" for n in (11, 12, 14, 15, 20, 21)))
 class CountsCalls(Likelier):
     calls = 0
 
@@ -243,7 +245,7 @@ class WritesSlots(Likelier):
         slots[:] = -1
 
 
-@breaks("LOGIT-017", "LOGIT-018")
+@breaks("LOGIT-017", "LOGIT-018", "LOGIT-004")
 class DividesInfinities(Likelier):
     def change(self, row, token, output):
         row -= row.max()
@@ -279,6 +281,87 @@ class SetsItsToken(Likelier):
 class ChangesACopy(Likelier):
     def apply(self, logits, slots, outputs):
         super().apply(logits.clone(), slots, outputs)
+
+
+@breaks("LOGIT-004")
+class TakesNumbersThatAreNone(Biases):
+    """NaN is never larger than a bound."""
+
+    def validate(self, sampling):
+        given = self.own(sampling)
+        if given is None or (isinstance(given, dict) and all(map(self.is_token, given))):
+            for bias in (given or {}).values():
+                if type(bias) not in (int, float) or bias < -100 or bias > 100:
+                    self.refuse()
+            return
+        raise InputError("no mapping of tokens")
+
+
+@breaks("LOGIT-004")
+class ForgetsThatNumbersHaveASign(Biases):
+    """A root of what is below zero is none."""
+
+    examples = ({"5": 2.0},)
+
+    def validate(self, sampling):
+        given = self.own(sampling)
+        if given is None or (isinstance(given, dict) and all(map(self.is_token, given))):
+            for bias in (given or {}).values():
+                if type(bias) not in (int, float) or not bias <= 100:
+                    self.refuse()
+            return
+        raise InputError("no mapping of tokens")
+
+    def apply(self, logits, slots, outputs):
+        for row, slot in enumerate(slots.tolist()):
+            for token, bias in (self.tokens.get(slot) or {}).items():
+                logits[row, int(token)] *= torch.tensor(float(bias)).sqrt()
+
+
+@breaks("LOGIT-020", "LOGIT-010", "LOGIT-014")
+class KeepsRequestsInTheClass(Likelier):
+    """One dictionary for all instances."""
+
+    all: ClassVar[dict] = {}
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.tokens = self.all
+
+
+@breaks("LOGIT-021")
+class TakesTheFirstRow(Likelier):
+    """To look how wide the logits are."""
+
+    def apply(self, logits, slots, outputs):
+        assert len(logits[0])
+        super().apply(logits, slots, outputs)
+
+
+@breaks("LOGIT-021")
+class HasRoomForThirtyTwo(Likelier):
+    """Made once, so that a step allocates nothing."""
+
+    def apply(self, logits, slots, outputs):
+        super().apply(logits[:32], slots[:32], outputs[:32])
+
+
+@breaks("LOGIT-022")
+class KeepsTheLastLogits(Likelier):
+    """For who may ask."""
+
+    def apply(self, logits, slots, outputs):
+        super().apply(logits, slots, outputs)
+        self.last = logits
+
+
+@breaks("LOGIT-022")
+class KeepsAllOutputs(Likelier):
+    """By their identity."""
+
+    def apply(self, logits, slots, outputs):
+        super().apply(logits, slots, outputs)
+        self.__dict__.setdefault("seen", []).extend(outputs)
 
 
 @breaks("LOGIT-101")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import json
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +31,7 @@ from tests.conformance.mutants import (
 )
 
 FILE = "numbers.json"
-READS = tuple(f"LORA-01{n}" for n in range(8))
+READS = (*(f"LORA-01{n}" for n in range(10)), "LORA-020")
 COUNTER = itertools.count()
 
 
@@ -96,7 +99,7 @@ class ChangesItsMind(Plain):
         return Supported() if next(COUNTER) % 2 else super().answer(query)
 
 
-@breaks("LORA-010", "LORA-012", "LORA-013")
+@breaks("LORA-010", "LORA-012", "LORA-013", "LORA-019")
 class RoundsNumbers(Plain):
     """To sixteen bits."""
 
@@ -105,7 +108,7 @@ class RoundsNumbers(Plain):
         return dataclasses.replace(one, down=one.down.half().float())
 
 
-@breaks("LORA-010", "LORA-013")
+@breaks("LORA-010", "LORA-013", "LORA-019")
 class ForgetsTheScale(Plain):
     """Leaves it at one."""
 
@@ -113,7 +116,7 @@ class ForgetsTheScale(Plain):
         return super().update(down, up, 1.0)
 
 
-@breaks("LORA-010", "LORA-013")
+@breaks("LORA-010", "LORA-013", "LORA-019")
 class LosesAModule(Plain):
     """The last one, without a word."""
 
@@ -229,6 +232,83 @@ class TakesAnyNumber(Plain):
 
     def update(self, down, up, scale):
         return LowRank(down=torch.tensor(down), up=torch.tensor(up), scale=scale)
+
+
+@breaks("LORA-001")
+class LooksElsewhere(Plain):
+    """For a list of adapters that somebody may have left."""
+
+    def answer(self, query):
+        with contextlib.suppress(OSError):
+            Path("/no/such/home/adapters.json").read_text()
+        return super().answer(query)
+
+
+@breaks("LORA-018")
+class CountsWide(Plain):
+    """In numpy's own type."""
+
+    def update(self, down, up, scale):
+        one = super().update(down, up, scale)
+        return dataclasses.replace(one, down=one.down.double())
+
+
+@breaks("LORA-018")
+class StaysTrainable(Plain):
+    """As the trainer had it."""
+
+    def update(self, down, up, scale):
+        one = super().update(down, up, scale)
+        return dataclasses.replace(one, up=one.up.requires_grad_())
+
+
+@breaks("LORA-018")
+class ScalesByNumpy(Plain):
+    """A number of numpy's, which no JSON takes."""
+
+    def update(self, down, up, scale):
+        one = super().update(down, up, scale)
+        return dataclasses.replace(one, scale=np.float32(scale))
+
+
+@breaks("LORA-019")
+class KnowsLlama(Plain):
+    """Modules of layers, by the pattern of one family."""
+
+    def read(self, root):
+        adapter = super().read(root)
+        kept = {n: one for n, one in adapter.updates.items() if n.startswith("model.layers.")}
+        return dataclasses.replace(adapter, updates=kept)
+
+
+@breaks("LORA-020")
+class LeavesACopy(Plain):
+    """In the folder of temporary files."""
+
+    def read(self, root):
+        adapter = super().read(root)
+        with tempfile.NamedTemporaryFile("w") as file:
+            file.write("read")
+        return adapter
+
+
+@breaks("LORA-020")
+class AsksItsHome(Plain):
+    """For settings of its own."""
+
+    def read(self, root):
+        with contextlib.suppress(OSError):
+            Path("/no/such/home/settings.json").read_text()
+        return super().read(root)
+
+
+@breaks("ALL-030")
+class SeedsTorch(Plain):
+    """So that each adapter is the same."""
+
+    def read(self, root):
+        torch.manual_seed(0)
+        return super().read(root)
 
 
 MUTANTS = mutants_of(list(globals().values()))

@@ -117,7 +117,7 @@ class SetsTheEnvironment(Runner):
         return super().load(context)
 
 
-@breaks("RUN-018")
+@breaks("RUN-018", "ALL-030")
 class ComputesInItsOwnType(Runner):
     """Makes all tensors of the process narrow while it lives."""
 

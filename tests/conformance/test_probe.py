@@ -10,8 +10,8 @@ from framework.testing.conformance.stopwatch import Stopwatch, delayed
 CHANGES = {
     "sys.path": "import sys; sys.path.insert(0, '/nowhere')",
     "a signal handler": "import signal; signal.signal(signal.SIGUSR1, lambda *a: None)",
-    "a switch that turns logging off": "import logging; logging.disable(50)",
-    "the level of a logger of the core": "import logging; logging.getLogger('framework').level = 9",
+    "the switch that turns logging off": "import logging; logging.disable(50)",
+    "the level of the core's logger": "import logging; logging.getLogger('framework').level = 9",
     "sys.unraisablehook": "import sys; sys.unraisablehook = print",
     "threading.excepthook": "import threading; threading.excepthook = print",
     "sys.meta_path": "import sys; sys.meta_path.reverse()",
@@ -22,12 +22,20 @@ CHANGES = {
     "filters for all warnings": "import warnings; warnings.simplefilter('ignore')",
     "builtins": "import builtins; builtins.answer = 42",
     "the default timeout of sockets": "import socket; socket.setdefaulttimeout(3)",
-    "the random state": "import random; random.seed(0)",
+    "random numbers of Python": "import random; random.seed(0)",
     "what is called at the end of the process": "import atexit; atexit.register(print)",
-    "files that are open": "import os; os.dup2(os.open('/dev/null', os.O_RDONLY), 2)",
+    "the standard files": "import os; os.dup2(os.open('/dev/null', os.O_RDONLY), 2)",
+    "files that are open": "# which the standard ones are, too",
+    "what numpy does about errors": "import numpy; numpy.seterr(all='raise')",
+    "random numbers of numpy": "import numpy; numpy.random.seed(0)",
+    "decimal numbers": "import decimal; decimal.getcontext().prec = 6",
+    "limits of the process": "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (99, 99))",
 }
 HARMLESS = (
-    "import random, multiprocessing.util, socket, warnings\n"
+    "import random, multiprocessing.util, socket, warnings, http.server, unittest.mock, asyncio\n"
+    "import numpy.testing, pydantic, fastapi, yaml, framework.cli, framework.engine\n"
+    "from framework.contracts.scheduling_policy import SchedulingPolicy\n"
+    "class Mine(SchedulingPolicy): pass\n"
     "open(__file__)\n"
     "warnings.filterwarnings('ignore', category=DeprecationWarning, module='p')\n"
 )
@@ -39,7 +47,31 @@ def test_whatever_an_import_changes_in_the_process_is_told(tmp_path, monkeypatch
     monkeypatch.syspath_prepend(str(tmp_path))
     found = probe_import("changes_all:P")
     assert set(found.changes) == set(CHANGES)
-    assert probe_import("changes_none:P").changes == ()
+    assert found.patches == ()
+    harmless = probe_import("changes_none:P")
+    assert (harmless.changes, harmless.patches) == ((), ())
+
+
+PATCHES = {
+    "json.dumps": "import json; json.dumps = lambda *a, **k: '{}'",
+    "json.loads": "import functools; json.loads = functools.partial(json.loads, parse_float=str)",
+    "pathlib.Path.exists": "import pathlib; pathlib.Path.exists = lambda self: True",
+    "socket.socket": "import socket\nclass Mine(socket.socket): pass\nsocket.socket = Mine",
+    "framework.contracts.base.Contract.tenant": "import framework.contracts.base as b\n"
+    "b.Contract.tenant = 'mine'",
+    "framework.contracts.base.Contract.Options": "b.Contract.Options = dict",
+    "framework.contracts.base.Supported": "b.Supported = dict",
+    "framework.contracts.stat_logger.StatLogger.close": "import framework.contracts.stat_logger "
+    "as s\ndel s.StatLogger.close",
+}
+
+
+def test_whatever_an_import_replaces_is_told(tmp_path, monkeypatch):
+    (tmp_path / "patches_all.py").write_text("\n".join(PATCHES.values()) + "\nP = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = probe_import("patches_all:P")
+    assert set(found.patches) == set(PATCHES)
+    assert found.changes == ()
 
 
 @pytest.mark.parametrize(

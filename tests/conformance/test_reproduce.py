@@ -7,6 +7,7 @@ import sysconfig
 from pydantic import BaseModel, SecretStr
 
 from framework.contracts.scheduling_policy import SchedulingPolicy
+from framework.plugins import tied
 from framework.testing.conformance import check
 from framework.testing.conformance.places import innermost, stack_of
 from framework.testing.conformance.suites.scheduling_policy import SchedulingPolicySuite
@@ -71,6 +72,14 @@ def test_the_place_that_is_told_is_outside_of_the_standard_library():
     assert innermost([packaged, own, standard]) == " in /home/me/mine.py:3"
     assert innermost([standard]) == f" in {standard[0]}:519"
     assert innermost([]) == ""
+
+
+def test_the_place_that_is_told_is_outside_of_the_core():
+    """An author changes nothing there."""
+    core, own = (tied.__file__, 5), ("/home/me/mine.py", 3)
+    waits = (f"{sysconfig.get_path('stdlib')}/subprocess.py", 7)
+    assert innermost([core, own, core]) == " in /home/me/mine.py:3"
+    assert innermost([core, core, waits]) == ""
 
 
 def test_a_stack_of_the_fault_handler_is_read_outermost_first():

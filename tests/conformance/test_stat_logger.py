@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from framework.contracts.stat_logger import StatLogger
-from framework.testing.conformance import check
+from framework.testing.conformance import Status, check
 from framework.testing.conformance.suites.stat_logger import StatLoggerSuite
 from tests.conformance.fake_time import spend, timed
 from tests.conformance.mutants import (
@@ -163,6 +163,23 @@ def test_mutants_are_caught(mutant):
 def test_every_clause_has_a_mutant_and_every_capability_both_sides():
     assert uncovered(StatLoggerSuite, MUTANTS) == set()
     assert unpaired(StatLoggerSuite) == set()
+
+
+def test_what_a_clause_of_a_later_layer_says_more_precisely_is_said_too():
+    """Made and closed is also: closed without a start."""
+
+    class EndsItsThread(Plain):
+        """Which there is once it was started."""
+
+        def close(self):
+            self.thread.join()
+
+    report = check(EndsItsThread, suite=timed(StatLoggerSuite), layers=IN_PROCESS)
+    failed = [outcome.clause.id for outcome in report.failures]
+    assert failed == ["ALL-022", "STAT-014"], report.text()
+    assert all("no attribute 'thread'" in outcome.message for outcome in report.failures)
+    (other,) = [o for o in report.outcomes if o.clause.id == "STAT-013"]
+    assert other.status is Status.NOT_RUN
 
 
 def test_a_sound_logger_conforms():

@@ -17,7 +17,7 @@ from framework.contracts.kernel import OPERATORS
 from framework.plugins.kinds import KINDS, Stability
 from framework.plugins.loading import contract_of
 from framework.testing.conformance import Suite, clause, suite_of
-from tools import kind_pages
+from tools import kind_pages, markdown
 from tools.gaps import gaps
 from tools.surface import module_of
 
@@ -129,3 +129,10 @@ def test_every_gap_is_told_by_name(monkeypatch):
         "clause ODD-001 is of gone, which Odd does not have",
         "Odd.wordless has no place in the page: run `make docs`",
     ]
+
+
+def test_a_field_that_is_a_hint_is_marked_so(made):
+    page = made["attention_backend.md"]
+    assert "| 1.1, a hint |" in page
+    assert markdown.HINT in page
+    assert markdown.HINT not in made["kernel.md"]

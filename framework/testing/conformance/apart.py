@@ -1,7 +1,8 @@
 """`check` in a process of its own, which a plugin may crash: the report still names the clause.
 
 The child says which clause is next before it runs it.  A child that ends without having
-finished has failed that clause; another one goes on behind it.
+finished has failed that clause; another one goes on behind it.  So it does behind a clause that
+was broken off, which may have left half an import, a lock or a thread.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ from framework.testing.conformance.run import CLAUSE_BUDGET, Run
 
 GRACE_SECONDS = 60.0
 """Beyond its budget, for a clause that hears no alarm, and for the start of a child."""
+
+AGAIN = ""
+"""The last message of a child that leaves the rest to another one.  No clause has this name."""
 
 LENGTH = struct.Struct(">Q")
 """Before each message."""
@@ -93,6 +97,8 @@ def check_apart(
             report = child.watch()
             if report is not None:
                 return report
+            if child.again:
+                continue
             if child.current is None:
                 return _broken_off(run, order, f"{child.ending}, and no clause was being run")
             order.known[child.current] = run.ended(child.current, child.ending)
@@ -110,13 +116,15 @@ def _broken_off(run: Run, order: Order, problem: str) -> Report:
 
 
 class _Child:
-    """One process.  current: the clause that it runs.  ending: how it ended."""
+    """One process.  current: the clause that it runs.  ending: how it ended.  again: it wants
+    another one to go on."""
 
     def __init__(self, order: Order, run: Run) -> None:
         self._order = order
         self._limit = run.limit
         self._report: Report | None = None
         self.current: str | None = None
+        self.again = False
         self.ending = ""
 
     def watch(self) -> Report | None:
@@ -164,6 +172,8 @@ class _Child:
 
     def _hear(self, message: object) -> None:
         match message:
+            case str() if message == AGAIN:
+                self.again = True
             case str():
                 self.current = message
             case Report():

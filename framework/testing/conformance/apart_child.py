@@ -10,9 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from framework.plugins.tied import orders
-from framework.testing.conformance.apart import LENGTH, Order
+from framework.testing.conformance.apart import AGAIN, LENGTH, Order
 from framework.testing.conformance.catalogue import load_suite
 from framework.testing.conformance.check import complete, prepare
+from framework.testing.conformance.outcomes import Outcome
+from framework.testing.conformance.run import Run
 
 
 class _Teller:
@@ -41,7 +43,7 @@ def main(channel: int) -> None:
             options=order.options,
             ad_hoc=order.ad_hoc,
             only=order.only,
-            watch=lambda clause, outcome: teller.tell(outcome or clause.id),
+            watch=lambda clause, outcome: _watch(run, teller, outcome or clause.id),
             **order.more,
         )
         run.adopt(order.known)
@@ -50,6 +52,14 @@ def main(channel: int) -> None:
             sys.stdout.flush()
         teller.tell(report)
         os._exit(0)  # without what the plugin left behind: threads, and errors at the end
+
+
+def _watch(run: Run, teller: _Teller, message: Outcome | str) -> None:
+    """Tell, and leave the rest to another process where this one is no place for it."""
+    teller.tell(message)
+    if run.spoilt:
+        teller.tell(AGAIN)
+        os._exit(0)
 
 
 if __name__ == "__main__":

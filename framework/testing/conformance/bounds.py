@@ -26,18 +26,23 @@ class Ended(Halt):
 
 
 @contextmanager
-def bounded(seconds: float) -> Iterator[None]:
+def bounded(seconds: float) -> Iterator[list[float]]:
     """Raise in the main thread of a Unix process after `seconds`; elsewhere there is no bound.
+
+    The list holds when it did: what was broken off may have been an import, which leaves its
+    module half there.
 
     Raises again until the block ends: Python drops what comes up in a callback of the garbage
     collector, and a plugin may catch everything.
     An alarm that somebody else has set (pytest-timeout) is put back.
     """
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
-        yield
+        yield []
         return
+    rang: list[float] = []
 
     def ring(number: int, frame: FrameType | None) -> None:
+        rang.append(time.monotonic())
         raise Hanging(f"it did not end within {seconds:g} s")
 
     left, interval = signal.getitimer(signal.ITIMER_REAL)
@@ -45,7 +50,7 @@ def bounded(seconds: float) -> Iterator[None]:
     handler = signal.signal(signal.SIGALRM, ring)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
-        yield
+        yield rang
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, handler)

@@ -38,7 +38,9 @@ class Clause:
     id: PREFIX-NNN, never used again for another promise.  text: one sentence that says what
     must hold.  must: a broken SHOULD does not make a plugin unfit.  since: the release of the
     core that brought it.  needs, lacks: it is about declared capabilities, or an undeclared one.
-    of: methods of the contract that it is about.  method: name of the suite's method.
+    of: methods of the contract that it is about.  explains: clauses of earlier layers; where only
+    these failed it is run all the same, as it may say more precisely why.
+    method: name of the suite's method.
     """
 
     id: str
@@ -49,6 +51,7 @@ class Clause:
     needs: tuple[str, ...]
     lacks: str | None
     of: tuple[str, ...]
+    explains: tuple[str, ...]
     method: str
 
     def required(self, release: str) -> bool:
@@ -71,6 +74,7 @@ def clause(
     needs: str | tuple[str, ...] = (),
     lacks: str | None = None,
     of: tuple[str, ...] = (),
+    explains: tuple[str, ...] = (),
 ) -> Callable[[Check], Check]:
     """Mark a method of a suite as the check of one clause; see `Clause` for the arguments.
 
@@ -89,6 +93,7 @@ def clause(
             needs=(needs,) if isinstance(needs, str) else needs,
             lacks=lacks,
             of=of,
+            explains=explains,
             method=check.__name__,
         )
         check.__dict__["clause"] = made

@@ -7,6 +7,7 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import importlib_metadata
@@ -52,6 +53,10 @@ class CommonClauses(OrdinaryUse, ImportClauses):
 
     def new(self) -> Any:
         """See `Suite.new`."""
+        raise NotImplementedError
+
+    def close(self, plugin: Contract) -> None:
+        """See `Suite.close`."""
         raise NotImplementedError
 
     def _loaded(self) -> type[Contract]:
@@ -188,6 +193,9 @@ class CommonClauses(OrdinaryUse, ImportClauses):
         expect(not begun, "the constructor starts threads", found=", ".join(begun))
         loaded = [name for name in HEAVY if name in sys.modules and name not in heavy]
         expect(not loaded, "the constructor loads heavy libraries", found=", ".join(loaded))
+        while self.made:
+            with suppress(Exception):  # as ALL-022 tells
+                self.close(self.made.pop())
 
     @clause("ALL-024", "an instance that nobody holds goes without an error", layer=Layer.CONSTRUCT)
     def instances_go_quietly(self) -> None:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from framework.halt import Halt
+from framework.testing.conformance import patches
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Clause, clause
 from framework.testing.conformance.outcomes import NoDevice, Unanswered
-from framework.testing.conformance.process import (
-    RANDOM,
-    SHARED,
-    process_restored,
-    threads_since,
-)
+from framework.testing.conformance.process import RANDOM, process_restored, threads_since
+from framework.testing.conformance.shared import Shared
+from framework.testing.conformance.suites.place import bridge_to, odd_threads, shared_rows
 
 if TYPE_CHECKING:
     from framework.contracts.base import Contract
@@ -35,9 +34,11 @@ class Left:
 
 class OrdinaryUse:
     """ordinary: methods of the suite that check clauses; together they use a plugin as its
-    ordinary user does, from first to last.  Without any it is made and closed."""
+    ordinary user does, from first to last.  Without any it is made and closed.
+    may_set: how rows begin of what plugins of the kind are there to set."""
 
     ordinary: ClassVar[tuple[str, ...]] = ()
+    may_set: ClassVar[tuple[str, ...]] = ()
     made: list[Contract]
     target: Target
 
@@ -74,34 +75,68 @@ class OrdinaryUse:
         """What one use leaves; asked once."""
         memo = self.target.memo
         if MEMO not in memo:
+            rows = self.rows()
             before = set(threading.enumerate())
-            with process_restored() as changed:
-                self.use_once()
+            changes = self._changes(rows)
             threads = threads_since(before)
-            if threads:
+            if threads or len(self.rows()) > len(rows):
                 # Libraries keep threads of their own from their first use on (tqdm does): what
-                # counts is what each use adds.
+                # counts is what each use adds.  Of one that was loaded meanwhile it is told only
+                # now what it shares.
                 before = set(threading.enumerate())
-                self.use_once()
+                changes = {**self._changes(self.rows()), **changes}
                 threads = threads_since(before)
-            changes = {
-                name: text
-                for name, text in changed.items()
-                if name not in RANDOM or self._seeds(name)
-            }
             memo[MEMO] = Left(changes=changes, threads=threads)
         found: Left = memo[MEMO]
         return found
 
-    def _seeds(self, name: str) -> bool:
+    def rows(self) -> Mapping[str, Shared]:
+        """What is read before and after a use."""
+        rows = shared_rows(self.target.registry, getattr(self, "tensor_api", None))
+        return {name: row for name, row in rows.items() if not name.startswith(self.may_set)}
+
+    def _changes(self, rows: Mapping[str, Shared]) -> dict[str, str]:
+        """What one use changes, and how; it is put back."""
+        before = {name: shared.read() for name, shared in rows.items() if name.startswith(RANDOM)}
+        drawn: dict[str, object] = {}
+        with self._odd_threads(rows), process_restored(rows) as changed:
+            self.use_once()
+            drawn |= {name: rows[name].read() for name in before}
+        found = self._patched()
+        for name, text in changed.items():
+            if name not in drawn or self._seeds(rows, name, (before[name], drawn[name])):
+                found[name] = text
+        return found
+
+    @contextmanager
+    def _odd_threads(self, rows: Mapping[str, Shared]) -> Iterator[None]:
+        """See `odd_threads`; for all tensors."""
+        with ExitStack() as kept:
+            for name in rows:
+                head, _, api = name.partition(" of ")
+                if head == "threads":
+                    kept.enter_context(odd_threads(bridge_to(self.target.registry, api)))
+            yield
+
+    def _patched(self) -> dict[str, str]:
+        """What of the standard library it has replaced since it was first tried; it is put back."""
+        own = self.target.record.value.partition(":")[0].partition(".")[0].strip()
+        before = self.target.library
+        found = list(patches.by(before, patches.of_library(), own))
+        patches.put_back(before, found)
+        return {str(place): "it is replaced" for place in found}
+
+    def _seeds(self, rows: Mapping[str, Shared], name: str, states: Sequence[object]) -> bool:
         """Whether random numbers go on alike whatever they were before: to draw some is no harm."""
-        found = []
-        for seed in (1, 2):
-            with process_restored():
-                RANDOM[name](seed)
+        write, found = rows[name].write, list[object]()
+        if write is None:
+            return False
+        for state in states:
+            with process_restored(rows):
+                write(state)
                 self.use_once()
-                found.append(SHARED[name].read())
-        return bool(found[0] == found[1])
+                found.append(rows[name].read())
+        return all(state == found[0] for state in found)
 
     @clause("ALL-030", "its use leaves the process as it was")
     def process_is_left_alone(self) -> None:

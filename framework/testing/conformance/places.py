@@ -5,18 +5,23 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Sequence
+from pathlib import Path
+
+import framework
 
 _STDLIB = sysconfig.get_path("stdlib")
+_CORE = f"{Path(framework.__file__).parent}/"
 
 
 def innermost(frames: Sequence[tuple[str, int]]) -> str:
-    """ " in FILE:LINE" of the last (file, line) that is not of the standard library; of the last
-    of all if there is no other, and "" if there is none."""
-    if not frames:
+    """ " in FILE:LINE" of the last (file, line) that is neither of the standard library nor of the
+    core: what the author of a plugin can change.  Without any, of the last of the standard library;
+    "" where there is only the core, which waited for somebody else."""
+    others = [frame for frame in frames if not frame[0].startswith(_CORE)]
+    own = [frame for frame in others if not _is_standard(frame[0])]
+    if not own and len(others) < len(frames):
         return ""
-    own = [frame for frame in frames if not _is_standard(frame[0])]
-    file, line = (own or frames)[-1]
-    return f" in {file}:{line}"
+    return "".join(f" in {file}:{line}" for file, line in (own or others)[-1:])
 
 
 def stack_of(text: str) -> list[tuple[str, int]]:

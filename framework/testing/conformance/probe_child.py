@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import atexit
-import builtins
-import gc
 import importlib
-import locale
-import logging
 import os
 import pkgutil
-import random
-import signal
 import sys
 import threading
-import types
-import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 
 # As they are now: a plugin may replace them in their module.
 from json import dumps, loads
@@ -25,6 +17,9 @@ from typing import Any
 
 from framework.plugins.blame import told
 from framework.plugins.tied import hold_on
+from framework.testing.conformance import patches
+from framework.testing.conformance.process import differences, read
+from framework.testing.conformance.shared import SHARED, Shared, file_of
 from framework.testing.conformance.stopwatch import Stopwatch
 
 _NETWORK = ("socket.connect", "socket.bind", "socket.getaddrinfo", "socket.sendto")
@@ -74,55 +69,15 @@ def _core_modules() -> None:
             importlib.import_module(found.name)
 
 
-def _attributes() -> dict[tuple[str, str], int]:
-    """Identity of everything in the core's modules and of the classes in them."""
-    seen: dict[tuple[str, str], int] = {}
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] != "framework" or name.startswith(__package__ or "-"):
-            continue
-        for attribute, value in list(vars(module).items()):
-            # A submodule that was imported since is no patch.
-            if isinstance(value, types.ModuleType):
-                continue
-            seen[name, attribute] = id(value)
-            if isinstance(value, type) and value.__module__ == name:
-                for member, inner in list(vars(value).items()):
-                    # abc keeps a registry of subclasses, which an import fills.
-                    if not member.startswith("_abc_"):
-                        seen[name, f"{attribute}.{member}"] = id(inner)
-    return seen
-
-
-def _state(open_files: Collection[int]) -> dict[str, object]:
-    """open_files: descriptors that were open at first."""
+def _rows() -> dict[str, Shared]:
+    """What is read before and after: what all share, and what libraries change in a process that
+    uses them, so that it tells something only here."""
+    files = _open_files()
     return {
-        "files that are open": [_file(number) for number in open_files],
-        "the environment": dict(os.environ),
-        "sys.path": list(sys.path),
-        "a signal handler": [signal.getsignal(n) for n in sorted(signal.valid_signals())],
-        "the working directory": os.getcwd(),
-        "handlers of the root logger": list(logging.getLogger().handlers),
-        "the level of the root logger": logging.getLogger().level,
-        "a switch that turns logging off": logging.root.manager.disable,
-        "the level of a logger of the core": logging.getLogger("framework").level,
-        "sys.excepthook": sys.excepthook,
-        "sys.unraisablehook": sys.unraisablehook,
-        "sys.displayhook": sys.displayhook,
-        "threading.excepthook": threading.excepthook,
-        "sys.stdout": sys.stdout,
-        "sys.meta_path": list(sys.meta_path),
-        "the recursion limit": sys.getrecursionlimit(),
-        "the switch interval": sys.getswitchinterval(),
-        "the garbage collector": (gc.isenabled(), gc.get_threshold()),
-        "the locale": locale.setlocale(locale.LC_ALL),
-        "the umask": _umask(),
-        "filters for all warnings": [f for f in warnings.filters if _is_for_all(f)],
-        "builtins": set(vars(builtins)),
-        "the default timeout of sockets": _of_module("_socket", "getdefaulttimeout"),
-        "the start method of multiprocessing": _of_module(
-            "multiprocessing", "get_start_method", allow_none=True
-        ),
-        "the random state": random.getstate(),
+        **SHARED,
+        "sys.meta_path": Shared(lambda: list(sys.meta_path)),
+        "sys.path_hooks": Shared(lambda: list(sys.path_hooks)),
+        "files that are open": Shared(lambda: [file_of(number) for number in files]),
     }
 
 
@@ -132,38 +87,7 @@ def _open_files() -> list[int]:
         numbers = [int(name) for name in os.listdir("/proc/self/fd")]
     except OSError:
         numbers = [0, 1, 2]
-    return [number for number in numbers if _file(number) is not None]
-
-
-def _file(number: int) -> object:
-    """Which file a descriptor is of; None where it is closed."""
-    try:
-        found = os.fstat(number)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _of_module(name: str, function: str, **arguments: object) -> object:
-    """What a function says; None while nobody has imported its module."""
-    module = sys.modules.get(name)
-    return None if module is None else getattr(module, function)(**arguments)
-
-
-def _umask() -> int:
-    now = os.umask(0o077)
-    os.umask(now)
-    return now
-
-
-def _is_for_all(found: tuple[Any, ...]) -> bool:
-    """A filter that others add for a warning of their own is no harm."""
-    _, message, category, module, _ = found
-    return message is None and module is None and category in (Warning, Exception)
-
-
-def _differences(before: dict[Any, object], after: dict[Any, object]) -> Iterator[Any]:
-    return (key for key, value in before.items() if after.get(key) != value)
+    return [number for number in numbers if file_of(number) is not None]
 
 
 def _import(value: str) -> Any:
@@ -198,13 +122,15 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
     _core_modules()
     from framework.testing.conformance.probe import HEAVY
 
-    open_files = _open_files()
-    ears, state, names = _Ears(), _state(open_files), _attributes()
+    rows = _rows()
+    package = value.partition(":")[0].partition(".")[0].strip()
+    ends = _at_exit(package)
+    ears, state = _Ears(), read(rows)
+    core, library = patches.of_core(), patches.of_library()
     # What a .pth file of the environment loads at every start is no doing of the plugin.
     there = set(sys.modules)
     threads = set(threading.enumerate())
     error = ""
-    ends = _at_exit(value.partition(":")[0].partition(".")[0].strip())
     ears.on = True
     exercised = 0.0
     watch = Stopwatch()
@@ -216,7 +142,10 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
         error = told(problem)
     seconds = exercised if exercise else watch.seconds()
     ears.on = False
-    after = _attributes()
+    replaced = [
+        *patches.replaced(core, patches.of_core()),
+        *patches.by(library, patches.of_library(), package),
+    ]
     findings = {
         "error": error,
         "seconds": seconds,
@@ -224,8 +153,8 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
         "network": ears.network,
         "processes": ears.processes,
         "threads": [t.name for t in threading.enumerate() if t not in threads],
-        "changes": [*_differences(state, _state(open_files)), *ends],
-        "patches": [".".join(key) for key in _differences(dict(names), dict(after))],
+        "changes": [*(name for name, _, _ in differences(rows, state)), *ends],
+        "patches": [str(place) for place in replaced],
     }
     _last_words(lambda: _write(answer, findings))
 

@@ -25,7 +25,7 @@ from framework.testing.conformance.places import innermost
 from framework.testing.conformance.process import process_restored
 from framework.testing.conformance.reproduce import command
 from framework.testing.conformance.suite import Suite
-from framework.testing.conformance.suites.place import tensors_restored
+from framework.testing.conformance.suites.place import shared_rows
 from framework.testing.conformance.target import Target
 
 CLAUSE_BUDGET = 120.0
@@ -40,7 +40,7 @@ class Run:
 
     layers: those to be run; the others are "not run".  only_case: the one random case to run.
     slowness: in place of the suite's.  watch: is told of each clause before it is run, and
-    of the outcome.
+    of the outcome.  spoilt: a clause was broken off, so that this process is no place for others.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Run:
         self._watch = watch
         self._outcomes: dict[str, Outcome] = {}
         self._declared: frozenset[str] | None = None
+        self.spoilt = False
         self.unknown = sorted(set(suite.expected_failures) - {c.id for c in self.clauses})
 
     @property
@@ -88,7 +89,7 @@ class Run:
         if clause is None:
             raise KeyError(clause_id)
         if clause_id not in self._outcomes:
-            broken = self._broken_before(clause.layer)
+            broken = self._broken_before(clause)
             self._outcomes[clause_id] = self._settle(clause, broken)
         return self._outcomes[clause_id]
 
@@ -126,11 +127,12 @@ class Run:
         finally:
             _close(suite)
 
-    def _broken_before(self, layer: Layer) -> Outcome | None:
-        for clause in self.clauses:
-            if clause.layer < layer and clause.required(self._release):
-                outcome = self.outcome(clause.id)
-                if outcome.status is Status.FAILED:
+    def _broken_before(self, clause: Clause) -> Outcome | None:
+        """What keeps a clause from being run."""
+        for each in self.clauses:
+            if each.layer < clause.layer and each.required(self._release):
+                outcome = self.outcome(each.id)
+                if outcome.status is Status.FAILED and each.id not in clause.explains:
                     return outcome
         return None
 
@@ -181,13 +183,14 @@ class Run:
                 message=f"{self.suite.__name__} covers or deletes {clause.method}; list the "
                 "clause in expected_failures instead",
             )
-        started = time.perf_counter()
+        started, rang = time.perf_counter(), list[float]()
         suite = self._instance(clause)
         status, message = Status.PASSED, ""
         try:
-            own = getattr(suite, "tensor_api", None)
-            tensors = tensors_restored(self.target.registry, own)
-            with bounded(self.limit), unending(), process_restored(), tensors:
+            # This may import the library of the tensors, which a clause that is broken off in it
+            # would leave half there.
+            rows = shared_rows(self.target.registry, getattr(suite, "tensor_api", None))
+            with bounded(self.limit) as rang, unending(), process_restored(rows):
                 skipped = self._undeclared(clause)
                 if skipped:
                     return Outcome(clause=clause, status=Status.UNDECLARED, message=skipped)
@@ -201,6 +204,8 @@ class Run:
             status, message = Status.NOT_RUN, str(why)
         except BaseException as error:  # an exit is the plugin's failure, too
             status, message = Status.FAILED, self._without_secrets(_describe(error))
+        # An import is tried in a process of its own.
+        self.spoilt = self.spoilt or bool(rang and clause.layer > Layer.IMPORT)
         return Outcome(
             clause=clause,
             status=status,

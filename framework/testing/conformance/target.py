@@ -13,6 +13,7 @@ from framework.plugins.lookup import claims, unknown
 from framework.plugins.policy import Policy, parse_pattern
 from framework.plugins.records import Record
 from framework.plugins.registry import PluginRegistry
+from framework.testing.conformance import patches
 from framework.testing.conformance.probe import Probe
 
 
@@ -21,7 +22,7 @@ class Target:
     """record: of the plugin.  installed: it came with a distribution, so that there are
     metadata to look at.  same_name: all records of its kind and name.  options: {key: value}.
     probe: what its import did, once it was tried.  memo: what a suite found out and its clauses
-    share."""
+    share.  library: the standard library as it was before."""
 
     kind: Kind
     record: Record
@@ -31,6 +32,7 @@ class Target:
     options: Mapping[str, Any] = field(default_factory=dict)
     probe: Probe | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+    library: patches.Names = field(default_factory=patches.of_library, repr=False)
 
     @property
     def importable(self) -> bool:

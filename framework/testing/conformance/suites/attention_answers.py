@@ -167,10 +167,23 @@ class AnswerClauses(AttentionClauses):
     def preferred_types_are_served(self) -> None:
         for capability in (None, "grouped_heads", "window", "softcap", "sinks"):
             for features in [self.plain(), *(self.supported(capability) if capability else ())]:
-                for name in self.ask(features).cache_dtypes:
+                preferred = self.ask(features).cache_dtypes
+                expect(
+                    isinstance(preferred, tuple),
+                    "cache_dtypes is no tuple",
+                    expected='("float16",), or ()',
+                    found=repr(preferred),
+                )
+                for name in preferred:
+                    expect(
+                        name in DTYPE_BYTES,
+                        "cache_dtypes holds what is no type of cache",
+                        expected=f"some of {', '.join(DTYPE_BYTES)}",
+                        found=repr(name),
+                    )
                     asked = DTYPE_BYTES[features.cache_dtype]
                     expect(
-                        DTYPE_BYTES.get(name, asked) < asked,
+                        DTYPE_BYTES[name] < asked,
                         "a preferred type of cache is not narrower than the one asked for",
                         expected=f"one of less than {asked} bytes",
                         found=name,

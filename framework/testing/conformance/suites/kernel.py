@@ -15,7 +15,12 @@ from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.kernel_base import Bound
 from framework.testing.conformance.suites.kernel_wishes import ROWS, KernelWishes
-from framework.testing.conformance.suites.place import bridge_to, changes, keeping_defaults
+from framework.testing.conformance.suites.place import (
+    bridge_to,
+    changes,
+    keeping_defaults,
+    odd_threads,
+)
 from framework.testing.conformance.suites.queries import but, check_rejected
 
 
@@ -175,7 +180,7 @@ class KernelSuite(KernelWishes):
         for case in self.cases(2):
             query = self.use(case)
             bridge = bridge_to(self.target.registry, query.tensor_api)
-            with keeping_defaults(bridge) as before:
+            with odd_threads(bridge), keeping_defaults(bridge) as before:
                 bound = self.bind(case, query)
                 self.call(bound, self.x(case, query, 3))
                 changed = changes(before, bridge.defaults())

@@ -6,22 +6,20 @@ with itself: a row alone, beside others, in another slot, after others, once mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+import gc
+import weakref
 
 import numpy as np
 
 from framework.contracts.sampling import SamplingParams
-from framework.contracts.step import I32, AdmittedRequest
 from framework.errors import InputError
+from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.outcomes import Violation
-from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.logits_parts import (
     F32,
-    NOTHING,
-    PROMPT,
+    LogitsSuite,
     Row,
     check_same,
 )
@@ -29,90 +27,8 @@ from framework.testing.conformance.suites.odd_arguments import hostile
 from framework.testing.conformance.suites.place import bridge_to
 
 
-class LogitsProcessorSuite(Suite):
-    """Arguments are the `examples` of the class, passed under the name of the plugin.
-
-    Class attributes, beside those of `Suite`:
-        vocab_size: of the logits; larger than the token ids in the examples.
-        tensor_api: whose tensors the logits are.  device: where they lie.
-    """
-
-    kind = "logits_processor"
-    ordinary = ("valid_arguments_work",)
-    capabilities = ("keeps_argmax",)
-    vocab_size: ClassVar[int] = 300
-    tensor_api: ClassVar[str] = "torch"
-    device: ClassVar[str] = "cpu"
-
-    def declared(self) -> frozenset[str]:
-        """`keeps_argmax`: `changes_argmax` is False."""
-        return frozenset(() if self.new().changes_argmax else ("keeps_argmax",))
-
-    @property
-    def examples(self) -> tuple[Any, ...]:
-        """Arguments that the class calls valid.  Raises Violation if there are none."""
-        found: tuple[Any, ...] = self.new().examples
-        expect(found, "no clause can be checked without `examples` of arguments")
-        return found
-
-    def sampling(self, argument: Any) -> SamplingParams:
-        """A request's parameters with an argument for the plugin."""
-        return SamplingParams(extra_args={self.target.record.name: argument})
-
-    def admit(self, own: Any, slot: int, sampling: SamplingParams, output: I32 = NOTHING) -> None:
-        """A request with a prompt of three tokens, and some that it generated before."""
-        own.admit(
-            AdmittedRequest(
-                slot=slot,
-                generation=1,
-                request_id=f"request-{slot}",
-                tokens=np.concatenate([PROMPT, output]),
-                num_prompt=len(PROMPT),
-                sampling=sampling,
-                seed=7,
-            )
-        )
-
-    def apply(self, own: Any, rows: Sequence[Row], slots: I32 | None = None) -> list[F32]:
-        """The logits of the rows after one call."""
-        bridge = bridge_to(self.target.registry, self.tensor_api)
-        logits = bridge.tensor(np.stack([row.logits for row in rows]), "float32", self.device)
-        if slots is None:
-            slots = np.array([row.slot for row in rows], np.int32)
-        own.apply(logits, slots, tuple(row.output for row in rows))
-        return list(bridge.array(logits))
-
-    def row(self, case: Case, slot: int) -> Row:
-        """A random one; some logits are minus infinity, as forbidden tokens are."""
-        logits = (case.rng.normal(size=self.vocab_size) * 4).astype(np.float32)
-        logits[case.rng.random(self.vocab_size) < 0.05] = -np.inf
-        length = int(case.rng.integers(0, 12))
-        # Few different tokens, so that they come again, and an example may be among them.
-        ids = case.rng.integers(0, case.rng.choice([4, 20, self.vocab_size]), length)
-        return Row(slot, logits, ids.astype(np.int32))
-
-    def open_row(self, case: Case) -> Row:
-        """One whose best tokens are close, and of low ids, as those in examples are.  In half of
-        the cases the best is what was generated last, which what minds the past lowers."""
-        row = self.row(case, 2)
-        low = row.logits[: min(32, self.vocab_size)]
-        low[:] = 20 + case.rng.random(len(low)).astype(np.float32)
-        if case.index % 2:
-            row.logits[row.output[-1:]] = 21.5
-        return row
-
-    def fresh(self, argument: Any, row: Row) -> F32:
-        """The row alone, of a new instance: what it must be wherever it comes."""
-        own = self.new()
-        self.admit(own, row.slot, self.sampling(argument), row.output)
-        return self.apply(own, [row])[0]
-
-    def pick(self, case: Case, rows: int = 1) -> list[Any]:
-        """Random examples."""
-        examples = self.examples
-        found = [examples[int(case.rng.integers(len(examples)))] for _ in range(rows)]
-        case.note(examples=found)
-        return found
+class LogitsProcessorSuite(LogitsSuite):
+    """What holds of any, whatever its arguments mean."""
 
     @clause("LOGIT-001", "it has examples of arguments", of=("apply",))
     def examples_are_there(self) -> None:
@@ -155,7 +71,10 @@ class LogitsProcessorSuite(Suite):
                 own.validate(self.sampling(argument))
             except InputError:
                 continue
-            self.fresh(argument, self.row(case, 1))
+            row = self.row(case, 1)
+            row.logits[:] = np.nan_to_num(row.logits, neginf=-30.0)  # each token can be had
+            after = self.fresh(argument, row)
+            _check_numbers(after, chosen=False)
 
     @clause("LOGIT-010", "rows without arguments are left alone", of=("apply",))
     def other_rows_are_left_alone(self) -> None:
@@ -252,10 +171,7 @@ class LogitsProcessorSuite(Suite):
         for case in self.cases(6):
             row = self.row(case, 2)
             after = self.fresh(self.pick(case)[0], row)
-            expect(
-                not np.isnan(after).any(), "a logit is NaN", found=np.flatnonzero(np.isnan(after))
-            )
-            expect(np.isfinite(after.max()), "no token can be chosen", found=after.max())
+            _check_numbers(after)
 
     @clause("LOGIT-018", "a token that was forbidden stays so", must=False, of=("apply",))
     def forbidden_tokens_stay(self) -> None:
@@ -275,6 +191,50 @@ class LogitsProcessorSuite(Suite):
                 if not np.array_equal(self.fresh(argument, row), row.logits):
                     return
         raise Violation("no example changes a logit; `logits` is to be changed in place")
+
+    @clause("LOGIT-020", "instances share nothing", of=("admit", "apply", "drop"))
+    def instances_are_apart(self) -> None:
+        """That of the front end, and those of other engines."""
+        for case in self.cases(2):
+            own, other, (argument,) = self.new(), self.new(), self.pick(case)
+            row = self.row(case, 2)
+            self.admit(own, 2, self.sampling(argument))
+            first = self.apply(own, [row])[0]
+            untouched = self.apply(other, [row])[0]
+            check_same(untouched, row.logits, "a row of an instance that was given no request")
+            self.admit(other, 2, SamplingParams())
+            other.drop(2)
+            check_same(self.apply(own, [row])[0], first, "a row after a drop in another instance")
+
+    @clause("LOGIT-021", "any number of rows is taken, and none", of=("apply",))
+    def any_number_of_rows(self) -> None:
+        for case in self.cases(2):
+            own, (argument,) = self.new(), self.pick(case)
+            every = [self.row(case, slot) for slot in range(33)]
+            for row in every:
+                self.admit(own, row.slot, self.sampling(argument), row.output)
+            for count in (0, 1, 33, 2):
+                after = self.apply(own, every[:count])
+                for row, found in list(zip(every, after, strict=False))[::8]:
+                    alone = self.fresh(argument, row)
+                    check_same(found, alone, f"row {row.slot} of {count}")
+
+    @clause("LOGIT-022", "it keeps nothing of a call: logits and outputs go", of=("apply",))
+    def calls_are_let_go(self) -> None:
+        for case in self.cases(1):
+            own, (argument,) = self.new(), self.pick(case)
+            row = self.row(case, 2)
+            self.admit(own, 2, self.sampling(argument))
+            bridge = bridge_to(self.target.registry, self.tensor_api)
+            with garbage.of_its_own():
+                logits = bridge.tensor(row.logits[None], "float32", self.device)
+                output = row.output.copy()
+                own.apply(logits, np.full(1, 2, np.int32), (output,))
+                held = {"logits": weakref.ref(logits), "outputs": weakref.ref(output)}
+                del logits, output
+                gc.collect()
+            kept = [name for name, ref in held.items() if ref() is not None]
+            expect(not kept, "it holds what a call gave it", found=" and ".join(kept))
 
     @clause("LOGIT-101", "the best token stays the best one", needs="keeps_argmax", of=("apply",))
     def best_token_stays(self) -> None:
@@ -298,3 +258,11 @@ class LogitsProcessorSuite(Suite):
                 if self.fresh(argument, row).argmax() != row.logits.argmax():
                     return
         raise Violation("greedy rows are never changed, and pay for the call")
+
+
+def _check_numbers(logits: F32, *, chosen: bool = True) -> None:
+    """Violation for a row that is none.  chosen: a token must be left; who asks to forbid all of
+    them has none."""
+    nan = np.flatnonzero(np.isnan(logits))
+    expect(not len(nan), "a logit is NaN", found=f"those of tokens {nan[:5]}")
+    expect(not chosen or np.isfinite(logits.max()), "no token can be chosen", found=logits.max())

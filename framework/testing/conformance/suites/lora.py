@@ -13,24 +13,29 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
-from framework.contracts.base import Rejected, Supported
+from framework.contracts.base import Supported
 from framework.contracts.lora import Adapter, AdapterQuery, LowRank
 from framework.errors import ModelError, UnsupportedError
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.opened import opened
 from framework.testing.conformance.outcomes import Violation
-from framework.testing.conformance.suite import Suite
+from framework.testing.conformance.suites.lora_answers import AdapterAnswers
 from framework.testing.conformance.suites.place import bridge_to
 
 MODULES = (
     *(f"model.layers.{n}.self_attn.{part}" for n in (0, 1, 11) for part in ("q_proj", "v_proj")),
     *(f"model.layers.{n}.mlp.down_proj" for n in (0, 1)),
 )
-NAMES = (
-    *("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin", "config.json"),
-    *("model.safetensors", "README.md", "adapter.npz", "weights", ".hidden", "x" * 255, "a b"),
-    "\u6a21",
+ODD_MODULES = (
+    *("lm_head", "model.embed_tokens", "model.norm", "q_proj", "visual.blocks.0.attn.qkv"),
+    *("transformer.h.0.attn.c_attn", "encoder.layer.11.attention.self.query", "0", "a.0.0.b"),
+    *("model.layers.0.block_sparse_moe.experts.3.w1", "model.layers.0.mlp.gate", "model"),
+    *("base_model.model.layers.0.q_proj", "model.layers.1", "model.layers.0.lora_A.x"),
+    *("model.layers.0.mlp.down", "model.layers.0.mlp.up", "model.layers.0.a.scale", "a_b-c"),
+    *("model.layers.0.q_proj.weight", "model.layers.0.Q_PROJ", "layers.0.\u6a21"),
 )
+"""Names of modules that a format for one family of models does not expect."""
 F32 = npt.NDArray[np.float32]
 
 
@@ -43,55 +48,11 @@ class Numbers:
     scale: float
 
 
-class AdapterFormatSuite(Suite):
+class AdapterFormatSuite(AdapterAnswers):
     """tensor_api: whose tensors are used."""
 
-    kind = "lora"
     ordinary = ("what_is_written_is_read",)
     tensor_api: ClassVar[str] = "torch"
-
-    # Answers
-
-    def _queries(self, case: Case) -> Iterator[AdapterQuery]:
-        for _ in range(20):
-            count = int(case.rng.integers(0, len(NAMES) + 1))
-            files = frozenset(str(name) for name in case.rng.permutation(NAMES)[:count])
-            case.note(files=sorted(files)[:4])
-            yield AdapterQuery(root=Path("/no/such/folder"), files=files)
-
-    @clause("LORA-001", "it answers any folder, and opens no file for that", of=("answer",))
-    def any_folder_is_answered(self) -> None:
-        own = self.new()
-        for case in self.cases(3):
-            for query in self._queries(case):
-                answer = own.answer(query)
-                expect(isinstance(answer, Supported | Rejected), "no answer", found=answer)
-
-    @clause("LORA-002", "a rejection names a field of the query, and the mend", of=("answer",))
-    def rejections_have_a_mend(self) -> None:
-        own, fields = self.new(), {field.name for field in dataclasses.fields(AdapterQuery)}
-        for case in self.cases(1):
-            empty = AdapterQuery(root=Path("/no/such/folder"), files=frozenset())
-            for query in (empty, *self._queries(case)):
-                answer = own.answer(query)
-                for reason in answer.reasons if isinstance(answer, Rejected) else ():
-                    expect(reason.field in fields, "no field of the query", found=reason.field)
-                    expect(reason.code and reason.remedy, "no code or no remedy", found=reason)
-
-    @clause("LORA-003", "a folder without files is none of its format", of=("answer",))
-    def an_empty_folder_is_rejected(self) -> None:
-        answer = self.new().answer(AdapterQuery(root=Path("/no"), files=frozenset()))
-        expect(isinstance(answer, Rejected), "it takes a folder without files", found=answer)
-
-    @clause("LORA-004", "asked again, it answers the same", of=("answer",))
-    def answers_are_repeated(self) -> None:
-        own = self.new()
-        for case in self.cases(1):
-            for query in self._queries(case):
-                kinds = [type(made.answer(query)) for made in (own, own, self.new())]
-                expect(len(set(kinds)) == 1, "different answers", found=kinds)
-
-    # Files
 
     def _adapter(self, case: Case) -> dict[str, Numbers]:
         """Modules of different ranks, sizes and scales."""
@@ -145,6 +106,70 @@ class AdapterFormatSuite(Suite):
         for case in self.cases(8):
             with self._stored(case) as (own, numbers, root):
                 _check_same(numbers, self._as_numbers(own.read(root)))
+
+    @clause(
+        "LORA-018",
+        "tensors come in the type in which they were written, and no gradient is kept; the scale "
+        "is a plain number",
+        of=("read", "write"),
+    )
+    def values_are_plain(self) -> None:
+        for case in self.cases(2):
+            with self._stored(case) as (own, numbers, root):
+                written = self._as_tensors(numbers).updates
+                for name, one in own.read(root).updates.items():
+                    plain = isinstance(one.scale, int | float) and not isinstance(one.scale, bool)
+                    expect(plain, "the scale is no float", found=type(one.scale).__name__)
+                    for part in ("down", "up"):
+                        tensor, true = getattr(one, part), getattr(written[name], part).dtype
+                        expect(
+                            tensor.dtype == true,
+                            f"{part} has another type than was written",
+                            expected=true,
+                            found=tensor.dtype,
+                        )
+                        # Of tensors that know of none there is nothing to ask.
+                        kept = getattr(tensor, "requires_grad", False)
+                        expect(not kept, f"{part} keeps a gradient", expected="a plain tensor")
+
+    @clause(
+        "LORA-019",
+        "a module of any name is read as it was written, or refused: none is left out",
+        of=("read", "write"),
+    )
+    def any_module_is_kept(self) -> None:
+        for case in self.cases(len(ODD_MODULES) + 1):
+            names = ODD_MODULES[case.index : case.index + 1] or ODD_MODULES
+            case.note(modules=names)
+            numbers = {
+                name: Numbers(
+                    case.rng.standard_normal((2, 3)).astype(np.float32),
+                    case.rng.standard_normal((4, 2)).astype(np.float32),
+                    0.5,
+                )
+                for name in names
+            }
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    self.new().write(Path(folder), self._as_tensors(numbers))
+                    found = self.new().read(Path(folder))
+                except UnsupportedError:
+                    continue
+                _check_same(numbers, self._as_numbers(found))
+
+    @clause(
+        "LORA-020",
+        "reading opens no file outside of the folder, and leaves none there",
+        of=("read",),
+    )
+    def other_files_are_left_alone(self) -> None:
+        for case in self.cases(2):
+            with self._stored(case) as (own, _, root):
+                own.read(root)  # what a library keeps for itself from its first use on
+                with opened() as found:
+                    self.new().read(root)
+                others = found.outside(root)
+                expect(not others, "reading touches other files", found="; ".join(others[:3]))
 
     @clause("LORA-011", "it says yes to a folder that it wrote", of=("answer", "write"))
     def what_is_written_is_supported(self) -> None:

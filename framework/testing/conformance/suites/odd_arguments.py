@@ -8,12 +8,19 @@ from typing import Any
 
 HOSTILE: tuple[Any, ...] = (
     True,
+    False,
     0,
     -1,
+    -2,
     1 << 70,
+    -(1 << 70),
+    10**400,
     0.5,
+    -0.5,
+    1e308,
     float("nan"),
     float("inf"),
+    float("-inf"),
     "",
     "x" * 1000,
     "\0",
@@ -30,9 +37,12 @@ HOSTILE: tuple[Any, ...] = (
     {"a": {"b": [1, 2.5, "c"]}},
 )
 """What may come over the network as an argument."""
-ODD: tuple[Any, ...] = (-1, 1 << 70, 10**7, float("nan"), float("inf"), True, None, "", "x", [], {})
+ODD: tuple[Any, ...] = (
+    *(-1, -2, 0, 1 << 70, -(1 << 70), 10**7, 10**400, True, False, None, "", "x", [], {}),
+    *(-0.5, 1e-308, 1e308, float("nan"), float("inf"), float("-inf")),
+)
 ODD_KEYS = ("", "x", "-1", "9999999", "1" * 30)
-MOST_VARIATIONS = 80
+MOST_VARIATIONS = 120
 
 
 def hostile(examples: Any) -> list[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from typing import cast
 
 from framework.contracts.platform import DeviceFacts, Platform
@@ -12,6 +12,7 @@ from framework.contracts.tensor_bridge import TensorBridge
 from framework.errors import FrameworkError, PluginError
 from framework.plugins.registry import PluginRegistry
 from framework.testing.conformance.outcomes import NoDevice
+from framework.testing.conformance.shared import SHARED, Shared
 
 INSTALL = "pip install framework[default]"
 
@@ -26,6 +27,19 @@ def bridge_to(registry: PluginRegistry, api: str) -> TensorBridge:
 
 
 @contextmanager
+def odd_threads(bridge: TensorBridge) -> Iterator[None]:
+    """Within, another number of threads than before: who sets what somebody else had set, too,
+    would not be seen."""
+    threads = bridge.defaults().get("threads")
+    if isinstance(threads, int):
+        bridge.restore({"threads": threads + 1})
+    try:
+        yield
+    finally:
+        bridge.restore({"threads": threads} if isinstance(threads, int) else {})
+
+
+@contextmanager
 def keeping_defaults(bridge: TensorBridge) -> Iterator[Mapping[str, object]]:
     """The defaults of the process, which are put back at the end."""
     before = bridge.defaults()
@@ -35,16 +49,21 @@ def keeping_defaults(bridge: TensorBridge) -> Iterator[Mapping[str, object]]:
         bridge.restore(before)
 
 
-@contextmanager
-def tensors_restored(registry: PluginRegistry, own: str | None) -> Iterator[None]:
-    """The same for the tensors of `own`, and for all others that this process has loaded."""
-    with ExitStack() as kept:
-        for name in {record.name for record in registry.records("tensor_bridge")}:
-            if name == own or name in sys.modules:
-                # Without a bridge nothing is tried that could change them.
-                with suppress(NoDevice, FrameworkError):
-                    kept.enter_context(keeping_defaults(bridge_to(registry, name)))
-        yield
+def shared_rows(registry: PluginRegistry, own: str | None) -> Mapping[str, Shared]:
+    """What all in this process share, with the defaults of the tensors of `own`, and of all others
+    that this process has loaded."""
+    rows = dict(SHARED)
+    for api in sorted({record.name for record in registry.records("tensor_bridge")}):
+        if api == own or api in sys.modules:
+            # Without a bridge nothing is tried that could change them.
+            with suppress(NoDevice, FrameworkError):
+                bridge = bridge_to(registry, api)
+                rows |= {f"{name} of {api}": _row(bridge, name) for name in bridge.defaults()}
+    return rows
+
+
+def _row(bridge: TensorBridge, name: str) -> Shared:
+    return Shared(lambda: bridge.defaults()[name], lambda value: bridge.restore({name: value}))
 
 
 def changes(

@@ -35,6 +35,7 @@ class PlatformBase(Suite):
 
     kind = "platform"
     ordinary = ("facts_are_stable", "preparing_can_be_repeated")
+    may_set = ("threads of",)
     detection_budget: ClassVar[float] = 1.0
     tensor_api: ClassVar[str] = "torch"
     slack: ClassVar[float] = 0.3

@@ -64,7 +64,12 @@ class RunnerLife(RunnerSuite):
         with expect_raises(FrameworkError, "a step before bind"):
             runner.finish(runner.submit(empty_plan(1)), NOTHING_LATE)
 
-    @clause("RUN-004", "close may come at any time, and twice", of=("close",))
+    @clause(
+        "RUN-004",
+        "close may come at any time, and twice",
+        of=("close",),
+        explains=("ALL-022",),
+    )
     def close_may_come_twice(self) -> None:
         for stage in ("made", "loaded", "bound", "in flight"):
             runner: ModelRunner

@@ -43,6 +43,7 @@ class RunnerSuite(Suite):
 
     capabilities = (*OF_FEATURES, "two_in_flight", "health", "sleep")
     ordinary = ("tokens_go_to_who_wants_them",)
+    may_set = ("threads of",)
     page_tokens: ClassVar[int] = 4
     dtype: ClassVar[str] = "float32"
     tensor_api: ClassVar[str] = "torch"

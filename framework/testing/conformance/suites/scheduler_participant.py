@@ -213,7 +213,12 @@ class SchedulerParticipantSuite(ParticipantCalls):
                 except (InputError, UnsupportedError):
                     continue
 
-    @clause("PART-012", "it can be closed twice, and without a start", of=("start", "close"))
+    @clause(
+        "PART-012",
+        "it can be closed twice, and without a start",
+        of=("start", "close"),
+        explains=("ALL-022",),
+    )
     def closing_is_harmless(self) -> None:
         started, never = self.new(), cast("SchedulerParticipant", Suite.make(self))
         for participant in (started, never):

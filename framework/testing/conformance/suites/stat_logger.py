@@ -117,7 +117,12 @@ class StatLoggerSuite(Suite):
             for made, snapshot in self.life(case, 2):
                 made.log(dataclasses.replace(snapshot, metrics=(*snapshot.metrics, *more)))
 
-    @clause("STAT-014", "it may be closed without a start, without a log, and twice", of=("close",))
+    @clause(
+        "STAT-014",
+        "it may be closed without a start, without a log, and twice",
+        of=("close",),
+        explains=("ALL-022",),
+    )
     def close_may_come_twice(self) -> None:
         for case in self.cases(1):
             snapshot = next(self.snapshots(case, 0))
