@@ -286,7 +286,7 @@ class EngineCore:
             self._state.steady.forget_stats()
 
     def take_kv_events(self) -> list[KVEvent]:
-        """Changes of the prefix cache since the last call (`enable_kv_events`)."""
+        """Changes of the prefix cache since the last call (`enable_kv_events`), see `EventLog`."""
         return self._state.kv.prefix.take_events()
 
     def check_integrity(self) -> None:

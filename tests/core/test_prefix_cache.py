@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from framework.contracts.messages import KVEvent
 from framework.core.kv import hashing
 from framework.core.kv.pages import PagePool
 from framework.errors import ConfigError, InputError, IntegrityError
@@ -221,47 +220,6 @@ def test_statistics_count_tokens_asked_and_found(engine):
     ask(one, "b", [1] * 18)
     stats = one.core.stats
     assert (stats.prefix_queries, stats.prefix_hits) == (38, 16)
-
-
-def test_events_tell_what_is_stored_removed_and_cleared(engine):
-    one = engine(runner={"num_pages": 7}, enable_kv_events=True)
-    ask(one, "a", [1] * 9)
-    stored = one.core.take_kv_events()
-    assert [event.kind for event in stored] == ["stored", "stored"]
-    assert stored[0].parent is None
-    assert stored[1].parent == stored[0].name
-    assert stored[1].tokens == (1, 1, 1, 1)
-    ask(one, "b", [2] * 22)
-    kinds = [event.kind for event in one.core.take_kv_events()]
-    assert kinds.count("removed") == 2
-    one.core.reset_prefix_cache()
-    assert one.core.take_kv_events() == [KVEvent(kind="cleared")]
-
-
-def test_after_the_cache_was_cleared_what_is_removed_is_told_as_before(engine):
-    one = engine(runner={"num_pages": 7}, enable_kv_events=True)
-    ask(one, "a", [1] * 20)
-    one.core.reset_prefix_cache()
-    ask(one, "b", [2] * 20)
-    one.core.take_kv_events()
-    ask(one, "c", [3] * 20)
-    kinds = [event.kind for event in one.core.take_kv_events()]
-    assert kinds.count("removed") == one.core.stats.prefix_evictions > 0
-
-
-def test_events_tell_of_pages_that_outputs_fill(engine):
-    one = engine(enable_kv_events=True)
-    answers = [ask(one, name, [k] * 3, max_tokens=18) for k, name in enumerate("ab")]
-    stored = one.core.take_kv_events()
-    told = [token for event in stored for token in event.tokens]
-    assert told == [0] * 3 + answers[0].tokens[:17] + [1] * 3 + answers[1].tokens[:17]
-    assert [event.parent is None for event in stored] == [True, *[False] * 4] * 2
-
-
-def test_events_are_not_kept_unless_asked_for(engine):
-    one = engine()
-    ask(one, "a", [1] * 9)
-    assert one.core.take_kv_events() == []
 
 
 def test_a_pinned_prefix_survives_what_would_evict_it(engine):

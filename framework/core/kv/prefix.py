@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from framework.contracts.messages import KVEvent
+from framework.core.kv.events import EventLog
 from framework.core.kv.hashing import parts_of
 from framework.core.kv.pages import NULL_PAGE
 from framework.plugins.blame import unfit
@@ -68,7 +69,7 @@ class PrefixIndex:
         # All groups must be able to end at the same token.
         self.step = math.lcm(*(group.page_tokens for _, group, _, _ in self._groups))
         self.collisions = 0
-        self.events: list[KVEvent] | None = [] if keep_events else None
+        self.events = EventLog() if keep_events else None
         if keep_events:
             pool.on_removed = self._removed
         self.plain = self._unbroken and len(self._groups) == len(groups) == 1 and not keep_events
@@ -220,7 +221,7 @@ class PrefixIndex:
                 stored = self._pool.store(place, key_of(name, index), content)
                 if stored and self.events is not None:
                     unit = page * width
-                    self.events.append(
+                    self.events.add(
                         KVEvent(
                             kind="stored",
                             group=index,
@@ -242,14 +243,13 @@ class PrefixIndex:
         self._pool.forget_all()
         self._pool.on_removed = keep
         if self.events is not None:
-            self.events.append(KVEvent(kind="cleared"))
+            self.events.add(KVEvent(kind="cleared"))
 
     def take_events(self) -> list[KVEvent]:
         """What happened since the last call, in order."""
-        events, self.events = self.events or [], [] if self.events is not None else None
-        return events
+        return [] if self.events is None else self.events.take()
 
     def _removed(self, key: bytes) -> None:
         assert self.events is not None
         group = int.from_bytes(key[-_GROUP_BYTES:], "little")
-        self.events.append(KVEvent(kind="removed", group=group, name=key[:-_GROUP_BYTES]))
+        self.events.add(KVEvent(kind="removed", group=group, name=key[:-_GROUP_BYTES]))
