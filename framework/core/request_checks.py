@@ -45,7 +45,7 @@ _KINDS: Mapping[str, tuple[type | tuple[type, ...], str]] = {
     "deadline": ((int, float, _NONE), "seconds left, finite, or None"),
     "salt": ((str, _NONE), "a string, or None"),
     "tenant": (str, "a string"),
-    "adapter": ((int, _NONE), "an integer, or None"),
+    "adapter": ((int, _NONE), f"an integer from 0 to {_I64.max}, or None"),
     "payloads": (Mapping, "a mapping"),
     "extras": (Mapping, "a mapping"),
 }
@@ -156,6 +156,8 @@ def _check_values(entry: EngineInput) -> None:
     for name, low, high in _WHOLE:
         if not low <= getattr(entry, name) <= high:
             raise _bad(name, _KINDS[name][1], getattr(entry, name))
+    if entry.adapter is not None and not 0 <= entry.adapter <= _I64.max:
+        raise _bad("adapter", _KINDS["adapter"][1], entry.adapter)
     _check_ids("stop_ids", entry.stop_ids)
     for word in entry.bad_words:
         if not isinstance(word, tuple | list):

@@ -481,6 +481,8 @@ BAD = [
     {"tenant": None},
     {"salt": 5},
     {"adapter": "mine"},
+    {"adapter": -1},
+    {"adapter": 10**5000},
     {"extras": ["grammar"]},
     {"extras": {"grammar": "text"}},
     {"extras": {5: b""}},

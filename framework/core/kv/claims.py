@@ -22,8 +22,11 @@ def claim_of(kv: KVManager, slot: int, limit: int) -> int:
     """Of a request in `slot`, of at most `limit` tokens."""
     own = 0
     for group, manager in enumerate(kv.managers):
-        pages = kv.tables[group, slot, : kv.held[group, slot]].tolist()
-        own += _own(kv, pages, manager.keeps_all, most=1)
+        held = int(kv.held[group, slot])
+        if manager.keeps_all:  # all count: no look at each, as all that run are asked about
+            own += held
+        else:
+            own += _own(kv, kv.tables[group, slot, :held].tolist(), False, most=1)
     return max(kv.most_pages(limit) - own, 0)
 
 

@@ -94,10 +94,10 @@ class ChunkedLocalManager(CacheManagerType):
     keeps_all: ClassVar[bool] = False
 
     def longest_hit(self, present: Sequence[bool], page_tokens: int, spec: KVCacheSpec) -> int:
-        best = 0
-        for count in range(1, len(present) + 1):
-            first = self.droppable(count * page_tokens, page_tokens, spec)[1]
-            if all(present[first:count]):
+        run = best = 0
+        for count, there in enumerate(present, start=1):
+            run = run + 1 if there else 0
+            if run >= count - self.droppable(count * page_tokens, page_tokens, spec)[1]:
                 best = count
         return best
 
