@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import traceback
 
+import numpy as np
 import pytest
 
 from framework.config.layers import OWNER
@@ -72,6 +73,15 @@ def test_none_can_be_written_in_the_environment_where_a_field_may_be_none():
     config = resolve({"model": "m"}, env=env).config
     assert (config.model.dtype, config.scheduler.long_prefill_threshold) == ("none", "auto")
     assert resolve({"model": "m", "revision": "null"}).config.model.revision == "null"
+    with pytest.raises(ConfigError, match=r"(?s)dtype is invalid.*found: +None \(environment"):
+        resolve({"model": "m"}, env={"FRAMEWORK_MODEL__DTYPE": "null"})
+
+
+@pytest.mark.parametrize("field", ["dtype", "kv_cache_dtype"])
+def test_what_is_no_name_of_a_type_is_answered_with_one(field):
+    """As a type of an array library is."""
+    with pytest.raises(ConfigError, match="a text, such as 'auto', 'float"):
+        resolve({"model": "m", field: np.float16})
 
 
 def test_lists_and_mappings_in_the_environment_are_yaml():

@@ -214,6 +214,13 @@ def test_a_number_that_is_too_large_is_told_the_largest(name):
         SamplingParams(**{name: 2**31})
 
 
+@pytest.mark.parametrize("n", [0, 16385])
+def test_a_bound_is_told_once(n):
+    with pytest.raises(InputError) as caught:
+        SamplingParams(n=n)
+    assert caught.value.expected == "an integer in [1, 16384]"
+
+
 def test_greedy_begins_below_a_temperature_of_1e_5():
     assert SamplingParams(temperature=0).greedy
     assert SamplingParams(temperature=9e-6).greedy

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from framework.cli.context import registry_of
+from framework.cli import options
+from framework.cli.context import resolved_of
 from framework.cli.model_query import KINDS, model_query
 from framework.cli.printing import (
     Json,
@@ -27,6 +28,7 @@ from framework.cli.usual import (
 )
 
 if TYPE_CHECKING:
+    from framework.config.sections import EngineConfig
     from framework.contracts.base import Query
     from framework.errors import FrameworkError
     from framework.plugins.kinds import Kind
@@ -45,21 +47,27 @@ def explain(
         str | None,
         typer.Option("--model", "-m", help=f"Ask what this model's start asks: {_ABOUT}."),
     ] = None,
+    config: options.Config = None,
+    settings: options.Settings = None,
     as_json: Json = False,
 ) -> None:
     """Print all candidates of a kind with their answers to its usual query, or to that of a
-    model."""
-    registry = registry_of(context)
+    model, under this configuration."""
+    from framework.config.choices import open_registry
+
+    said = resolved_of(context, None, config, settings).config
+    registry = open_registry(said)
     row = registry.kind(kind)
     queries: Sequence[Query | None]
     asked = []
     with plugins_speak_aside():
         if model is None:
-            queries = _queries(registry, row) or (None,)
+            queries = _queries(registry, row, said) or (None,)
         else:
             queries = (model_query(registry, row.name, model),)
         for query in queries:
-            rows, failure = _asked(registry, row, query, choice or configured(row, query))
+            name = choice or configured(said, row, query)
+            rows, failure = _asked(registry, row, query, name, said)
             asked.append((query, rows, failure))
     if as_json:
         facts: list[dict[str, Any]] = [
@@ -85,20 +93,24 @@ def explain(
         raise typer.Exit(1)
 
 
-def _queries(registry: PluginRegistry, kind: Kind) -> Sequence[Query]:
+def _queries(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Sequence[Query]:
     """What candidates of a kind are asked here: what the contract's file publishes, or the
     usual query."""
-    query = default_query(kind) or usual_query(registry, kind)
-    return (query,) if query is not None else usual_queries(registry, kind)
+    query = default_query(kind) or usual_query(registry, kind, config)
+    return (query,) if query is not None else usual_queries(registry, kind, config)
 
 
 def _asked(
-    registry: PluginRegistry, kind: Kind, query: Query | None, choice: str | None
+    registry: PluginRegistry,
+    kind: Kind,
+    query: Query | None,
+    choice: str | None,
+    config: EngineConfig,
 ) -> tuple[list[dict[str, Any]], FrameworkError | None]:
     """Rows for one query, and the error of a selection that would not succeed."""
     if query is None:
         return _candidates(registry, kind, choice), None
-    return _answers(registry, kind, query, choice)
+    return _answers(registry, kind, query, choice, config)
 
 
 def default_query(kind: Kind) -> Query | None:
@@ -119,7 +131,11 @@ def _nothing(kind: Kind) -> str:
 
 
 def _answers(
-    registry: PluginRegistry, kind: Kind, query: Query, choice: str | None
+    registry: PluginRegistry,
+    kind: Kind,
+    query: Query,
+    choice: str | None,
+    config: EngineConfig,
 ) -> tuple[list[dict[str, Any]], FrameworkError | None]:
     """Rows, and the error of a selection that would not succeed."""
     from framework.errors import PluginError
@@ -127,7 +143,7 @@ def _answers(
 
     table = ask_all(registry, kind.name, query)
     rows = [row.as_dict() for row in table]
-    ranking = platform_ranking(registry, kind)
+    ranking = platform_ranking(registry, kind, config)
     try:
         chosen = select(registry, kind.name, query, operator=choice, ranking=ranking).record
     except PluginError as error:

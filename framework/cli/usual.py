@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -22,21 +21,23 @@ if TYPE_CHECKING:
     from framework.plugins.registry import PluginRegistry
 
 
-def usual_query(registry: PluginRegistry, kind: Kind) -> Query | None:
+def usual_query(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Query | None:
     """A query of this kind as an ordinary decoder would ask it; None if it has none that
     can be asked without a model's files."""
     if kind.name == "model_source":
         return ModelQuery(name=DEFAULT_MODEL)
-    platform = ready_platform(registry) if kind.name == "attention_backend" else None
+    platform = ready_platform(registry, config) if kind.name == "attention_backend" else None
     if platform is None:
         return None
     facts = platform.facts()
+    dtype, kept = config.model.dtype, config.cache.kv_cache_dtype
+    dtype = facts.dtypes[0] if dtype == "auto" else dtype
     return AttentionQuery(
         platform=facts.name,
         capability=facts.capability,
         features=facts.features,
-        dtype=facts.dtypes[0],
-        cache_dtype=facts.dtypes[0],
+        dtype=dtype,
+        cache_dtype=dtype if kept == "auto" else kept,
         head_size=64,
         head_size_v=64,
         num_heads=16,
@@ -44,34 +45,34 @@ def usual_query(registry: PluginRegistry, kind: Kind) -> Query | None:
     )
 
 
-def usual_queries(registry: PluginRegistry, kind: Kind) -> Sequence[Query]:
+def usual_queries(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Sequence[Query]:
     """The queries of a kind that is asked more than one: what the contract's file publishes as
     `usual_queries(facts)`, for the platform that is ready."""
     if kind.contract is None:
         return ()
     contract = importlib.import_module(kind.contract.partition(":")[0])
     make = getattr(contract, "usual_queries", None)
-    platform = ready_platform(registry) if make is not None else None
+    platform = ready_platform(registry, config) if make is not None else None
     if make is None or platform is None:
         return ()
     queries: Sequence[Query] = make(platform.facts())
     return queries
 
 
-def platform_ranking(registry: PluginRegistry, kind: Kind) -> Sequence[str]:
+def platform_ranking(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Sequence[str]:
     """How the platform that is ready ranks what a worker chooses."""
     if Scope.WORKER not in kind.scopes or kind.name == "platform":
         return ()
-    platform = ready_platform(registry)
+    platform = ready_platform(registry, config)
     if platform is None:
         return ()
-    limit = _configuration().execution.kernel_set
+    limit = config.execution.kernel_set
     return within(registry, kind.name, platform.ranking(kind.name), limit)
 
 
-def ready_platform(registry: PluginRegistry) -> Platform | None:
+def ready_platform(registry: PluginRegistry, config: EngineConfig) -> Platform | None:
     """The configured one, else the first by rank that finds its hardware; None without."""
-    name = configured(registry.kind("platform"))
+    name = configured(config, registry.kind("platform"))
     named = [registry.find("platform", name, named=True)] if name else None
     for record in named or registry.candidates("platform"):
         platform = cast("Platform", registry.create_record(record))
@@ -89,17 +90,9 @@ def detections(registry: PluginRegistry) -> dict[str, str]:
     return found
 
 
-def _configuration() -> EngineConfig:
-    """What the environment says, as `framework explain` knows no flags of the engine."""
-    from framework.config.resolve import resolve
-
-    return resolve({}, defaults={"model": DEFAULT_MODEL}, env=os.environ).config
-
-
-def configured(kind: Kind, query: Query | None = None) -> str | None:
-    """The name that configuration and environment say for this kind of plugin (of a kernel, for
-    the query's operator), or None."""
-    config = _configuration()
+def configured(config: EngineConfig, kind: Kind, query: Query | None = None) -> str | None:
+    """The name that the configuration says for this kind of plugin (of a kernel, for the query's
+    operator), or None."""
     if isinstance(query, KernelQuery):
         return config.execution.kernels.get(query.op)
     name = getattr(config.execution, kind.name, None) or getattr(config.scheduler, kind.name, None)

@@ -46,6 +46,7 @@ _EXPECTED = {
     "tuple_type": "a list, such as [NAME, NAME]",
     "dict_type": "a mapping, such as {KEY: VALUE}",
     "string_too_short": "a text that is not empty",
+    "string_type": "a text",
 }
 
 
@@ -117,12 +118,14 @@ def _fault(error: Exception) -> str:
 
 
 def none_or_text(name: str, text: str) -> str | None:
-    """A value that was written as text: `null` and `none` are None where the field `name` may
-    be None."""
+    """A value that was written as text: `null` is None, and so is `none` where the field `name`
+    may be None."""
     return _none_or_text(OWNER[name], name, text) if name in OWNER else text
 
 
 def _none_or_text(section: str, field: str, text: str) -> str | None:
+    if text.strip().lower() == "null":  # as YAML has it; whether the field takes it is told later
+        return None
     takes_none = type(None) in typing.get_args(_annotation(section, field))
     return None if takes_none and text.strip().lower() in _NOTHING else text
 
@@ -210,9 +213,15 @@ def _invalid(error: ValidationError, sources: Mapping[str, str]) -> ConfigError:
     found = "a value that is not shown" if hidden else shown(fault["input"], 200)
     return ConfigError(
         f"{name or path} is invalid",
-        expected=_EXPECTED.get(fault["type"]) or fault["msg"].removeprefix("Input should be "),
+        expected=(_EXPECTED.get(fault["type"]) or fault["msg"].removeprefix("Input should be "))
+        + _for_example(name),
         found=f"{found} ({sources.get(path, 'unknown')})",
     )
+
+
+def _for_example(field: str) -> str:
+    examples = SECTIONS[OWNER[field]].model_fields[field].examples if field in OWNER else None
+    return f", such as {', '.join(map(repr, examples))}" if examples else ""
 
 
 def _given(section: str, sources: Mapping[str, str]) -> str:

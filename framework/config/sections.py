@@ -32,7 +32,7 @@ class ModelConfig(Section):
 
     model: str = Field(min_length=1)
     tokenizer: str | None = Field(default=None, min_length=1)
-    dtype: str = Field(default="auto", min_length=1)
+    dtype: str = Field(default="auto", min_length=1, examples=["auto", "float32"])
     seed: int = Field(default=0, ge=-(2**63), lt=2**63)
     max_model_len: int | None = Field(default=None, ge=1)
     revision: str | None = None
@@ -73,7 +73,7 @@ class CacheConfig(Section):
     kv_cache_memory_bytes: int | None = Field(default=None, ge=1)
     num_pages: int | None = Field(default=None, ge=2, le=2**24)
     page_size: int | None = Field(default=None, ge=1)
-    kv_cache_dtype: str = Field(default="auto", min_length=1)
+    kv_cache_dtype: str = Field(default="auto", min_length=1, examples=["auto", "float16"])
     enable_prefix_caching: bool = True
     prefix_hash: Literal["sha256", "xxhash"] = "sha256"
     enable_kv_events: bool = False

@@ -75,7 +75,7 @@ def _integer(expected: str, low: int, high: int, optional: bool = False) -> Chec
         if is_integer(value):
             if low <= value <= high:
                 return
-            if value > high:
+            if value > high and str(high) not in expected:
                 wanted = expected.removesuffix(", or None").removesuffix(" or None")
                 wanted += f", at most {high}"
         elif optional and value is None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
     from framework.contracts.participant import SchedulerParticipant
 
+LONGEST_NAME = 256
+"""Characters; it stands in every request, in messages, and among the models of a server."""
 LOADING, FAILED = "loading", "failed"
 INSTALL = 'pip install "framework[lora]"'
 POLL_SECONDS = 0.002
@@ -107,6 +109,9 @@ class AdapterDirectory:
         self._require()
         if not isinstance(name, str) or not name.strip() or not is_whole(name):
             raise invalid("lora_name", "a name, text that is not empty", name)
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            wanted = f"a name that can be printed, of at most {LONGEST_NAME} characters"
+            raise invalid("lora_name", wanted, name)
         if name in self._taken:
             raise invalid("lora_name", "a name that no model has", name)
         if isinstance(root, os.PathLike):

@@ -26,13 +26,16 @@ def per_prompt(value: object, count: int, parameter: str) -> Sequence[Any]:
 def conversations(messages: object) -> list[list[Mapping[str, Any]]]:
     """One conversation (a list of messages) or several, as a list of conversations."""
     outer = _listed(messages)
-    if not outer or isinstance(outer[0], Mapping):
+    if not outer or not isinstance(outer[0], list | tuple):
         outer = [outer]
     found = []
     for inner in outer:
         conversation = _listed(inner)
-        if not conversation or not all(isinstance(message, Mapping) for message in conversation):
+        if not conversation:
             raise _bad(inner)
+        for place, message in enumerate(conversation):
+            if not isinstance(message, Mapping):
+                raise _no_message(place, message)
         found.append(conversation)
     return found
 
@@ -41,6 +44,15 @@ def _listed(value: object) -> list[Any]:
     if not isinstance(value, list | tuple):
         raise _bad(value)
     return list(value)
+
+
+def _no_message(place: int, found: object) -> InputError:
+    return InputError(
+        f"messages[{place}] is no message",
+        parameter="messages",
+        expected="a mapping such as {'role': 'user', 'content': 'Hello'}",
+        found=f"{type(found).__name__} {shown(found, 80)}",
+    )
 
 
 def _bad(found: object) -> InputError:

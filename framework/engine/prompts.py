@@ -124,7 +124,12 @@ def _mapping(prompt: Mapping[Any, Any]) -> ParsedPrompt:
             )
     text, ids, vectors, salt, special = (prompt.get(key) for key in _KNOWN)
     if text is None and ids is None and vectors is None:
-        raise _bad("prompt", _MAPPING, sorted(prompt))
+        raise InputError(
+            "a prompt says nothing to the model",
+            parameter="prompt",
+            expected=_MAPPING,
+            found=f"a mapping with {shown(sorted(prompt))}" if prompt else "an empty mapping",
+        )
     if ids is not None and vectors is not None:
         raise _bad("prompt", "either 'prompt_token_ids' or 'prompt_embeds'", "both")
     if text is not None and not isinstance(text, str):

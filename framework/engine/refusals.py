@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from framework.errors import ConfigError, UnsupportedError
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
@@ -67,7 +68,7 @@ def refuse_unquantized(quantization: str | None, info: RunnerInfo, executor: str
     """A runner that knows of no quantization would keep the weights as they are, without a word."""
     if quantization is not None and "quantization" not in info.features:
         raise _undeclared(
-            f"quantization {quantization!r} would change nothing",
+            f"quantization {shown(quantization, 80)} would change nothing",
             "quantizes",
             info,
             executor,
@@ -80,7 +81,7 @@ def refuse_unkept(cache_dtype: str, info: RunnerInfo, executor: str) -> None:
     """A runner that chooses the type of its cache itself would do so without a word."""
     if cache_dtype != "auto" and "cache_dtype" not in info.features:
         raise _undeclared(
-            f"kv_cache_dtype {cache_dtype!r} would change nothing",
+            f"kv_cache_dtype {shown(cache_dtype, 80)} would change nothing",
             "keeps K and V as asked",
             info,
             executor,

@@ -53,6 +53,26 @@ def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():
     assert cpu["reasons"] == ["ready"]
 
 
+@pytest.mark.parametrize(
+    ("settings", "query"),
+    [
+        (["kv_cache_dtype=float16"], "dtype='float32', cache_dtype='float16'"),
+        (["dtype=bfloat16"], "dtype='bfloat16', cache_dtype='bfloat16'"),
+    ],
+)
+def test_a_backend_is_asked_about_what_the_configuration_says(settings, query, tmp_path):
+    """By flags and by a file alike."""
+    flags = [part for text in settings for part in ("--set", text)]
+    (asked,) = json.loads(explain("attention_backend", *flags, "--json").stdout)["questions"]
+    assert query in asked["query"]
+    file = tmp_path / "engine.yaml"
+    file.write_text("execution: {attention_backend: sdpa}\n")
+    found = explain("attention_backend", *flags, "--config", str(file), "--json").stdout
+    (asked,) = json.loads(found)["questions"]
+    assert [r["name"] for r in asked["candidates"] if r["verdict"] == "chosen"] == ["sdpa"]
+    assert query in asked["query"]
+
+
 def test_each_operator_has_a_table_of_kernels(monkeypatch):
     """And the operator's choice is seen in it."""
 

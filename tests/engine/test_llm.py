@@ -225,6 +225,20 @@ def test_a_bad_conversation_is_one_error(llm, messages):
     assert caught.value.parameter == "messages"
 
 
+@pytest.mark.parametrize(
+    ("ask", "argument", "words"),
+    [
+        ("generate", {}, "says nothing to the model.*found: +an empty mapping"),
+        ("generate", [{"cache_salt": "x"}], r"found: +a mapping with \['cache_salt'\]"),
+        ("chat", [None], r"messages\[0\] is no message.*found: +NoneType None"),
+        ("chat", [{"role": "user", "content": "hi"}, 5], r"messages\[1\] is no message.*int 5"),
+    ],
+)
+def test_what_is_no_prompt_is_told_as_it_was_given(llm, ask, argument, words):
+    with pytest.raises(InputError, match=f"(?s){words}"):
+        getattr(llm, ask)(argument)
+
+
 def test_generation_prompt_and_continuation_exclude_each_other(llm):
     with pytest.raises(InputError, match="exclude"):
         llm.chat([{"role": "user", "content": "hi"}], LONG, continue_final_message=True)

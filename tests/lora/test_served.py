@@ -95,6 +95,8 @@ def test_what_cannot_be_loaded_is_a_400_with_the_reason(client, operator, tmp_pa
         ({"lora_name": "x", "lora_path": str(wide)}, "rank 65 is above max_lora_rank"),
         ({"lora_name": "base", "lora_path": str(wide)}, "lora_name"),
         ({"lora_name": "", "lora_path": str(wide)}, "lora_name"),
+        ({"lora_name": "x" * 257, "lora_path": str(wide)}, "at most 256 characters"),
+        ({"lora_name": "x\x1b[31m", "lora_path": str(wide)}, "can be printed"),
         ({"lora_name": "x", "lora_path": "a\0b"}, "lora_path"),
         ({"lora_name": 5, "lora_path": []}, "lora_name"),
         ({"lora_name": "x"}, "lora_path"),

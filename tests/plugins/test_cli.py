@@ -206,7 +206,7 @@ def test_explain_asks_the_default_query(house, monkeypatch):
 
     house.thing("small", "d1", limit=1, rank=9)
     house.thing("large", "d2", limit=100)
-    monkeypatch.setattr("framework.cli.explain.registry_of", lambda context: house.registry())
+    monkeypatch.setattr("framework.config.choices.open_registry", lambda _: house.registry())
     ended = CliRunner().invoke(build_app(), ["explain", "thing", "--json"])
     (table,) = json.loads(ended.stdout)["questions"]
     assert [(row["name"], row["verdict"]) for row in table["candidates"]] == [

@@ -164,7 +164,14 @@ def _update(
             mend="fetch both files again: they do not belong together",
         )
     for name, tensor in (("A", down), ("B", up)):
-        if not tensor.is_floating_point() or not tensor.isfinite().all():
+        if not tensor.is_floating_point():
+            raise ModelError(
+                f"{path}: {name} of {module} holds no floating-point numbers",
+                expected="float32, float16 or bfloat16",
+                found=str(tensor.dtype).removeprefix("torch."),
+                mend="save the adapter anew in one of these types; quantized ones are not served",
+            )
+        if not tensor.isfinite().all():
             raise ModelError(
                 f"{path}: {name} of {module} holds what is no finite number",
                 expected="finite floating-point numbers",

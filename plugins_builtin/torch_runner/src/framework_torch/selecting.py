@@ -10,6 +10,7 @@ from framework.errors import ConfigError, SelectionError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.lookup import kept_out
 from framework.plugins.near import did_you_mean
+from framework.shown import shown
 
 if TYPE_CHECKING:
     from framework.plugins.registry import PluginRegistry
@@ -86,10 +87,11 @@ def named_dtype(asked: str, auto: str, field: str = "dtype") -> str:
     """A name as torch writes it; "auto" is `auto`.  field: what was set so.  Raises ConfigError."""
     name = auto if asked == "auto" else DTYPE_ALIASES.get(asked, asked)
     if name not in DTYPES:
+        known = ["auto", *DTYPES, *DTYPE_ALIASES]
         raise ConfigError(
-            f"unknown {field} {asked!r}{did_you_mean(asked, DTYPES)}",
-            expected=f"auto, {', '.join(DTYPES)}",
-            found=repr(asked),
+            f"unknown {field} {shown(asked, 80)}{did_you_mean(asked[:80], known)}",
+            expected=", ".join(known),
+            found=shown(asked, 80),
         )
     return name
 

@@ -73,6 +73,11 @@ def not_finite(tensors):
     tensors[next(iter(tensors))][0, 0] = float("nan")
 
 
+def integers(tensors):
+    name = next(iter(tensors))
+    tensors[name] = tensors[name].to(torch.int32)
+
+
 def of_embeddings(tensors):
     tensors["base_model.model.model.embed_tokens.lora_embedding_A"] = torch.zeros(4, 96)
 
@@ -124,6 +129,7 @@ FILES = {
     "a file": (lambda root: root / CONFIG, "Not a directory"),
     "half": (lambda root: with_tensors(root, one_half), "one half of an update"),
     "NaN": (lambda root: with_tensors(root, not_finite), "no finite number"),
+    "integers": (lambda root: with_tensors(root, integers), "no floating-point numbers"),
     "embedding": (lambda root: with_tensors(root, of_embeddings), "more than low-rank updates"),
     "magnitudes": (lambda root: with_tensors(root, magnitudes), "more than low-rank updates"),
     "empty": (lambda root: with_tensors(root, dict.clear), "is empty"),

@@ -53,6 +53,16 @@ def test_an_unknown_type_is_an_error_that_names_the_setting(tiny, context):
         TorchRunner().load(context(tiny("llama").files, cache_dtype="flaot16"))
 
 
+@pytest.mark.parametrize("name", ["float16", "half"])
+def test_whatever_is_taken_is_in_the_list_of_what_is(tiny, context, name):
+    info = TorchRunner().load(context(tiny("llama").files, cache_dtype=name))
+    assert any(line.endswith(", K and V in float16") for line in info.notes)
+    with pytest.raises(ConfigError) as caught:
+        TorchRunner().load(context(tiny("llama").files, cache_dtype="x" * 10_000))
+    assert name in str(caught.value.expected).split(", ")
+    assert len(str(caught.value)) < 1000
+
+
 @pytest.mark.parametrize("name", ["float16", "bfloat16"])
 def test_tokens_are_those_of_the_type_whatever_backend_keeps_it(tiny, drive, name):
     """Both backends round K and V once, when they write them."""
