@@ -165,7 +165,8 @@ class SchedulerParticipant(Contract):
     name then, and `extra_args` with its name are refused; `input.adapter` is the load id, which
     stands for the same weights always.  Its `control` has the operations "load" {"id", "root",
     "pinned"} and "state" {"id"}, which answer as `ModelRunner.control` has them for adapters;
-    "unload" {"id"}, after which no request gets it; "pin" {"id", "pinned"}; and "list" {}."""
+    "unload" {"id"}: it goes with the last of the requests that named it before; "pin" {"id",
+    "pinned"}; and "list" {}."""
 
     kind: ClassVar[str] = "scheduler_participant"
     attends_all: ClassVar[bool] = False

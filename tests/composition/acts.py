@@ -10,9 +10,15 @@ import numpy as np
 
 from framework import LLM, PoolingParams, SamplingParams
 from framework.engine.prepared import PreparedRequest
+from framework.engine.request_options import RequestOptions
+from framework.errors import InputError
 
 BESIDE = [7, 9, 7, 9, 11, 13, 7]
 """The prompt of requests that are of no interest themselves."""
+ADAPTERS = ("one", "two")
+LOADED = "beside"
+"""A name under which these are loaded while requests run."""
+SAID = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True, output_kind="final_only")
 
 
 @dataclass(kw_only=True)
@@ -47,24 +53,32 @@ class Run:
     """Some requests in one engine, until all have ended."""
 
     def __init__(self, llm: LLM, acts: Sequence[str] = ()) -> None:
-        self._engine = llm._engine
+        self._llm, self._engine = llm, llm._engine
         self._core: Any = llm._engine.client.core
         self._client = llm._engine.client
         self._acts = acts
         self._got: dict[str, list[Any]] = {}
         self._late: list[PreparedRequest] = []
         self._alone: Any = None
+        self._adapted: list[list[int]] = []
 
     def answers(
-        self, prompts: Sequence[Sequence[int]], params: Sequence[SamplingParams]
+        self,
+        prompts: Sequence[Sequence[int]],
+        params: Sequence[SamplingParams],
+        adapters: Sequence[str | None] | None = None,
     ) -> list[Answer]:
-        """One for each prompt.  Raises what the engine refuses."""
+        """One for each prompt.  adapters: one for each, None for the model itself.  Raises what
+        the engine refuses."""
+        adapters = adapters or [None] * len(prompts)
         if "embed" in self._acts:
             self._alone = self._vector_alone()
-        for _ in range(2 if "twice" in self._acts else 1):
+        if "adapters" in self._acts:
+            self._adapted = self._adapted_alone()
+        for some in rounds(adapters) if "twice" in self._acts else [adapters]:
             requests = [
-                self._engine.inputs.process(list(prompt), one)
-                for prompt, one in zip(prompts, params, strict=True)
+                self._engine.inputs.process(list(prompt), one, RequestOptions(adapter=adapter))
+                for prompt, one, adapter in zip(prompts, params, some, strict=True)
             ]
             made = self._all(requests)
         return made
@@ -93,8 +107,7 @@ class Run:
         ]
 
     def _open(self, requests: Sequence[PreparedRequest]) -> bool:
-        got = (self._got[request.request_id] for request in requests)
-        return not all(outputs and outputs[-1].finished for outputs in got)
+        return not all(map(self._ended, requests))
 
     def step(self) -> None:
         self._client.step()
@@ -139,13 +152,59 @@ class Run:
     def abort(self) -> Generator[None]:
         for count in (1, 4):
             params = SamplingParams(max_tokens=40, ignore_eos=True, seed=1, n=2)
-            beside = self._engine.inputs.process(BESIDE, params)
-            self._client.add([beside])
+            loaded = [each.name for each in self._llm.list_adapters()]
+            beside = self._beside(params, loaded[0] if loaded else None)
             for _ in range(count):
                 yield
-            self._got[beside.request_id] = []
             self._client.drop([beside.request_id])
             del self._got[beside.request_id]
+
+    def _beside(self, params: SamplingParams, adapter: str | None) -> PreparedRequest:
+        """One that is of no interest itself, begun."""
+        request = self._engine.inputs.process(BESIDE, params, RequestOptions(adapter=adapter))
+        self._got[request.request_id] = []
+        self._client.add([request])
+        return request
+
+    def _adapted_alone(self) -> list[list[int]]:
+        """What is said beside with each of two adapters."""
+        found = []
+        for name in ADAPTERS:
+            request = self._beside(SAID, name)
+            output = self._client.wait(request.request_id)
+            found.append(list(output.outputs[0].token_ids))
+            del self._got[request.request_id]
+        return found
+
+    def adapters(self) -> Generator[None]:
+        """A name for one adapter and then for another, while a request goes on with the first."""
+        begun = []
+        for name in ADAPTERS:
+            while not self._load(name):
+                yield  # all places are taken
+            begun.append(self._beside(SAID, LOADED))
+            yield
+        self._llm.unload_adapter(LOADED)
+        while not all(self._ended(request) for request in begun):
+            yield
+        said = [self._got.pop(request.request_id)[-1].outputs[0] for request in begun]
+        found = [list(output.token_ids) for output in said]
+        assert found == self._adapted
+
+    def _load(self, name: str) -> bool:
+        """Whether there was a place for it."""
+        root = self._llm.config.adapters.lora_modules[name]
+        try:
+            self._llm.load_adapter(LOADED, root, load_inplace=True)
+        except InputError as error:
+            if "make place" not in str(error):
+                raise
+            return False
+        return True
+
+    def _ended(self, request: PreparedRequest) -> bool:
+        outputs = self._got[request.request_id]
+        return bool(outputs) and outputs[-1].finished
 
     def _vector_alone(self) -> Any:
         _, [request] = self._engine.inputs.ask("embedding", [BESIDE], PoolingParams())
@@ -174,7 +233,15 @@ _ACTS: Mapping[str, Callable[[Run], Generator[None]]] = {
     "sleep": Run.sleep,
     "abort": Run.abort,
     "embed": Run.embed,
+    "adapters": Run.adapters,
 }
+
+
+def rounds(adapters: Sequence[str | None]) -> list[Sequence[str | None]]:
+    """Of requests that come again: first each prompt with what is another's adapter, if there are
+    any, of which nothing may be found later."""
+    others = [*adapters[1:], adapters[0]]
+    return [others, adapters, adapters] if any(adapters) else [adapters, adapters]
 
 
 def answer_of(params: SamplingParams, outputs: Sequence[Any], seeds: Sequence[int] = ()) -> Answer:

@@ -19,6 +19,7 @@ class Feature:
     that name, see `models.Models`.  acts: what is done while requests run, see `acts`.
     changes: an output may differ from that without it; otherwise it must be the same to the bit.
     needs: options under which alone it means anything; they change nothing by themselves.
+    adapters: by request, None for the model itself.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Feature:
     acts: tuple[str, ...] = ()
     changes: bool = True
     needs: Fields = field(default_factory=dict)
+    adapters: tuple[str | None, ...] = ()
 
     @property
     def wanted(self) -> dict[str, Value]:
@@ -60,6 +62,9 @@ def acted(name: str, *acts: str, **options: Any) -> Feature:
 SCHEMA = {"type": "array", "items": {"enum": ["ab", 7]}, "minItems": 2, "maxItems": 3}
 LLGUIDANCE, OUTLINES = ({"structured_output": name} for name in ("llguidance", "outlines_core"))
 THINKS = {"reasoning_parser": "deepseek_r1"}
+
+
+LORA = {"enable_lora": True, "lora_modules": {"one": "{one}", "two": "{two}"}}
 
 
 def processor(name: str, made: str) -> Fields:
@@ -129,6 +134,19 @@ FEATURES: tuple[Feature, ...] = (
     engine("a sliding window", True, model="{mistral_window}"),
     engine("hybrid attention", True, model="{gemma3}"),
     engine("a Transformers model", True, model="{gpt_neox}"),
+    Feature(name="adapters", needs=LORA, adapters=("one", None, "two", "one")),
+    Feature(
+        name="one adapter in memory",
+        options={"max_loras": 1, "max_cpu_loras": 1},
+        changes=False,
+        needs=LORA,
+    ),
+    Feature(
+        name="an adapter loaded, replaced and unloaded beside",
+        acts=("adapters",),
+        changes=False,
+        needs=LORA,
+    ),
     drafts("ngram", "ngram", prompt_lookup_min=1),
     drafts("suffix", "suffix"),
     drafts("draft model", "draft_model", "{llama}"),

@@ -31,7 +31,9 @@ PANEL: tuple[dict[str, Any], ...] = (
 )
 """What is asked where no feature is one of requests."""
 
-Asked = tuple[Sequence[Sequence[int]], Sequence[SamplingParams]]
+NO_ADAPTERS = (None,) * len(PROMPTS)
+Adapters = Sequence[str | None]
+Asked = tuple[Sequence[Sequence[int]], Sequence[SamplingParams], Adapters]
 
 
 class Matrix:
@@ -45,7 +47,7 @@ class Matrix:
     def verify(self, features: Sequence[Feature]) -> None:
         """Asserts that this set is refused as it should be, or that it gives what it should: what
         comes without those that change nothing, to the bit, and that by the definition of what was
-        asked."""
+        asked.  Of requests with adapters: what comes when each is alone."""
         refusal = refusal_of(features)
         if refusal is not None:
             with pytest.raises(FrameworkError, match=refusal.words):
@@ -61,14 +63,17 @@ class Matrix:
 
     def _is_exact(self, features: Sequence[Feature]) -> bool:
         """Whether logits are the same bit for bit in any company; see docs/api.md."""
-        options = merged(one.wanted for one in features if one.changes) or {}
+        options = _least(features)
         notes = "; ".join(self._engines.get(options)._engine.notes)
-        return "attention: cpu_paged, pages" in notes and "logits cpu_packed" in notes
+        adapted = "adapters: " not in notes or "computed by cpu_packed" in notes
+        return "attention: cpu_paged, pages" in notes and "logits cpu_packed" in notes and adapted
 
     def run(self, features: Sequence[Feature], what: Asked) -> list[Answer]:
         """The answers in an engine with all options, while all acts go on."""
-        options = merged(one.wanted for one in features) or {}
         acts = [act for one in features for act in one.acts]
+        return self._run(merged(one.wanted for one in features) or {}, acts, what)
+
+    def _run(self, options: dict[str, Any], acts: Sequence[str], what: Asked) -> list[Answer]:
         if "process" in acts:
             remote: RemoteEngine = self._engines.get(options, RemoteEngine)
             return remote.answers(*what, acts)
@@ -76,45 +81,62 @@ class Matrix:
 
     def _without(self, features: Sequence[Feature], answers: Sequence[Answer]) -> list[Answer]:
         """Answers to the same requests where all is left out that should change nothing."""
-        plain = [one for one in features if one.changes]
-        prompts, params = asked(features)
+        options = _least(features)
+        prompts, params, adapters = asked(features)
         params = tuple(
             one.replace(seed=_signed(answer.seeds[0]), output_kind="final_only", stream_interval=1)
             for one, answer in zip(params, answers, strict=True)
         )
-        key = f"{sorted(one.name for one in plain)} {params}"
+        what = prompts, params, adapters
+        key = f"{sorted(options.items())} {params} {adapters}"
         if key not in self._kept:
-            self._kept[key] = self.run(plain, (prompts, params))
-            options = merged(one.wanted for one in plain) or {}
+            self._kept[key] = [
+                answer for group in _groups(what) for answer in self._run(options, (), group)
+            ]
             if "quantization" not in options:  # Transformers has no such weights
-                self._check(options, (prompts, params), self._kept[key])
+                self._check(options, what, self._kept[key])
         return self._kept[key]
 
     def _check(self, options: dict[str, Any], what: Asked, answers: Sequence[Answer]) -> None:
-        right = self.expected(options.get("model", "{llama}")[1:-1])
-        for prompt, one, answer in zip(*what, answers, strict=True):
+        for prompt, one, adapter, answer in zip(*what, answers, strict=True):
+            right = self.expected(options.get("model", "{llama}")[1:-1], adapter)
             right.check(prompt, one, options, answer)
 
-    def expected(self, name: str) -> Expected:
-        """Right answers of a model."""
-        if name not in self._expected:
+    def expected(self, name: str, adapter: str | None = None) -> Expected:
+        """Right answers of a model, with an adapter."""
+        key = f"{name} {adapter}"
+        if key not in self._expected:
             from framework_llguidance import LLGuidance
             from framework_outlines_core import OutlinesCore
 
-            self._expected[name] = Expected(
-                self._engines.models.tiny(name).model,
+            self._expected[key] = Expected(
+                self._engines.models.merged(name, adapter),
                 self._engines.get({"model": f"{{{name}}}"}).get_tokenizer(),
                 {"llguidance": LLGuidance(), "outlines_core": OutlinesCore()},
             )
-        return self._expected[name]
+        return self._expected[key]
 
 
 def asked(features: Sequence[Feature]) -> Asked:
     """Prompts, and what is asked of each."""
+    adapters: Adapters = next((one.adapters for one in features if one.adapters), NO_ADAPTERS)
     if not any(one.asks for one in features):
-        return PROMPTS, tuple(SamplingParams(**{**USUAL, **one}) for one in PANEL)
+        return PROMPTS, tuple(SamplingParams(**{**USUAL, **one}) for one in PANEL), adapters
     fields = merged(one.asks for one in features) or {}
-    return PROMPTS, (SamplingParams(**{**USUAL, **fields}),) * len(PROMPTS)
+    return PROMPTS, (SamplingParams(**{**USUAL, **fields}),) * len(PROMPTS), adapters
+
+
+def _groups(what: Asked) -> Sequence[Asked]:
+    """What is computed together where it is to be plain: all, but with adapters each alone."""
+    if not any(what[2]):
+        return [what]
+    return [((prompt,), (one,), (adapter,)) for prompt, one, adapter in zip(*what, strict=True)]
+
+
+def _least(features: Sequence[Feature]) -> dict[str, Any]:
+    """Options without those that should change nothing."""
+    changing = [one.options for one in features if one.changes]
+    return merged([*changing, *(one.needs for one in features)]) or {}
 
 
 def _about(scores: list[Any]) -> list[Any]:

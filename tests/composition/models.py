@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from framework import LLM
+from tests.composition.adapters import SEEDS, make_adapter
 from tests.parity.tiny import Tiny, make_tiny
 
 HIDDEN, VOCAB, HEADS, KV_HEADS, INNER = 64, 260, 4, 2, 80
@@ -24,12 +25,13 @@ USUAL: Mapping[str, Any] = {
 
 
 class Models:
-    """Folders by name, made when they are first asked for: tiny models of `tests.parity.tiny`, and
-    "eagle" and "medusa", heads that guess at random."""
+    """Folders by name, made when they are first asked for: tiny models of `tests.parity.tiny`,
+    "eagle" and "medusa", heads that guess at random, and "one" and "two", adapters of a model."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._tiny: dict[str, Tiny] = {}
+        self._merged: dict[tuple[str, str], Any] = {}
 
     def tiny(self, name: str) -> Tiny:
         """With the same in Transformers."""
@@ -37,21 +39,41 @@ class Models:
             self._tiny[name] = make_tiny(name, self._root / name)
         return self._tiny[name]
 
-    def folder(self, name: str) -> Path:
+    def merged(self, name: str, adapter: str | None) -> Any:
+        """A model of Transformers with an adapter in it."""
+        if adapter is None:
+            return self.tiny(name).model
+        if (name, adapter) not in self._merged:
+            folder = self._adapter_folder(name, adapter)
+            self._merged[name, adapter] = make_adapter(adapter, self.tiny(name).model, folder)
+        return self._merged[name, adapter]
+
+    def _adapter_folder(self, name: str, adapter: str) -> Path:
+        return self._root / "adapters" / name / adapter
+
+    def folder(self, name: str, model: str) -> Path:
+        """model: of which an adapter is."""
         if name in _HEADS:
             made = self._root / name
             if not made.is_dir():
                 _save(made, *_HEADS[name]())
             return made
+        if name in SEEDS:
+            self.merged(model, name)
+            return self._adapter_folder(model, name)
         return self.tiny(name).folder
 
-    def filled(self, value: Any) -> Any:
+    def filled(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Options with folders in the place of their names in braces."""
-        if isinstance(value, Mapping):
-            return {key: self.filled(one) for key, one in value.items()}
-        if isinstance(value, str) and value.startswith("{") and value.endswith("}"):
-            return str(self.folder(value[1:-1]))
-        return value
+
+        def fill(value: Any) -> Any:
+            if isinstance(value, Mapping):
+                return {key: fill(one) for key, one in value.items()}
+            if isinstance(value, str) and value.startswith("{") and value.endswith("}"):
+                return str(self.folder(value[1:-1], options["model"][1:-1]))
+            return value
+
+        return {key: fill(value) for key, value in options.items()}
 
 
 class Engines:

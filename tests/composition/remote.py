@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,8 @@ from framework import PoolingParams, SamplingParams
 from framework.core.random import derive_seed
 from framework.engine.async_engine import AsyncEngine
 from framework.engine.request_options import RequestOptions
-from tests.composition.acts import BESIDE, Answer, answer_of
+from framework.errors import InputError
+from tests.composition.acts import ADAPTERS, BESIDE, LOADED, SAID, Answer, answer_of, rounds
 
 _WAIT = 300
 
@@ -37,27 +38,32 @@ class RemoteEngine:
         self,
         prompts: Sequence[Sequence[int]],
         params: Sequence[SamplingParams],
+        adapters: Sequence[str | None],
         acts: Sequence[str],
     ) -> list[Answer]:
         """One for each prompt.  Raises what the engine refuses."""
-        for _ in range(2 if "twice" in acts else 1):
-            made = self._runner.run(self._all(prompts, params, acts))
+        for some in rounds(adapters) if "twice" in acts else [adapters]:
+            made = self._runner.run(self._all(prompts, params, some, acts))
         return made
 
     async def _all(
         self,
         prompts: Sequence[Sequence[int]],
         params: Sequence[SamplingParams],
+        adapters: Sequence[str | None],
         acts: Sequence[str],
     ) -> list[Answer]:
         engine = self._engine
+        named = ADAPTERS if "adapters" in acts else ()
+        adapted = [await _ended(await _begun(engine, name)) for name in named]
         alone = (await engine.encode(BESIDE)).embedding if "embed" in acts else None
         got: list[list[Any]] = [[] for _ in prompts]
         first = len(prompts) // 2 if "late" in acts else len(prompts)
         begun = asyncio.Event()
 
         async def one(index: int) -> None:
-            async for output in engine.generate(list(prompts[index]), params[index]):
+            options = RequestOptions(adapter=adapters[index])
+            async for output in engine.generate(list(prompts[index]), params[index], options):
                 got[index].append(output)
                 begun.set()
 
@@ -66,6 +72,8 @@ class RemoteEngine:
                 tasks.create_task(one(index))
                 await asyncio.sleep(0)
             beside = [tasks.create_task(_ACTS[act](engine, alone)) for act in acts if act in _ACTS]
+            if adapted:
+                beside.append(tasks.create_task(_come_and_go(engine, adapted)))
             if first < len(prompts):
                 await begun.wait()
             for index in range(first, len(prompts)):
@@ -109,6 +117,41 @@ async def _embed(engine: AsyncEngine, alone: Any) -> None:
     for _ in range(2):
         found = await engine.encode(BESIDE, PoolingParams())
         np.testing.assert_allclose(found.embedding, alone, atol=1e-6)
+
+
+async def _begun(engine: AsyncEngine, adapter: str) -> AsyncIterator[Any]:
+    """What is said beside, from its second token on."""
+    params = SAID.replace(output_kind="cumulative")
+    stream = engine.generate(BESIDE, params, RequestOptions(adapter=adapter))
+    await anext(stream)
+    return stream
+
+
+async def _ended(stream: AsyncIterator[Any]) -> list[int]:
+    [*_, last] = [output async for output in stream]
+    return list(last.outputs[0].token_ids)
+
+
+async def _come_and_go(engine: AsyncEngine, alone: list[list[int]]) -> None:
+    """As `Run.adapters`."""
+    begun = []
+    for name in ADAPTERS:
+        while not await _load(engine, name):
+            await asyncio.sleep(0.01)  # all places are taken
+        begun.append(await _begun(engine, LOADED))
+    await engine.unload_adapter(LOADED)
+    assert [await _ended(one) for one in begun] == alone
+
+
+async def _load(engine: AsyncEngine, name: str) -> bool:
+    root = engine.config.adapters.lora_modules[name]
+    try:
+        await engine.load_adapter(LOADED, str(root), load_inplace=True)
+    except InputError as error:
+        if "make place" not in str(error):
+            raise
+        return False
+    return True
 
 
 _ACTS: Mapping[str, Any] = {"pause": _pause, "sleep": _sleep, "abort": _abort, "embed": _embed}

@@ -55,8 +55,9 @@ def test_tokens_are_drawn_from_the_distribution(
     params = SamplingParams(**{**(fields or {}), **feature.asks})
     filled = engines.models.filled({**ENGINE, **options})
     with LLM(**filled) as llm:  # of its own: seeds come from the number of a request
-        [answer] = Run(llm).answers([PROMPTS[3]], [params])
-    expected = matrix.expected(options.get("model", "{llama}")[1:-1])
+        adapter = feature.adapters[0] if feature.adapters else None
+        [answer] = Run(llm).answers([PROMPTS[3]], [params], [adapter])
+    expected = matrix.expected(options.get("model", "{llama}")[1:-1], adapter)
     shares = expected.shares(PROMPTS[3], params, options, answer)
     assert len(shares) >= OUTPUTS
     low, high = np.array(shares).T

@@ -202,7 +202,9 @@ def test_names_and_folders_that_are_none_are_refused(make, adapters, model):
     assert said(llm, "alpha")
 
 
-def test_an_unloaded_adapter_is_gone_for_new_requests_and_not_for_running_ones(make, adapters):
+def test_an_unloaded_adapter_is_gone_for_new_requests_and_not_for_those_before(
+    make, adapters, tmp_path
+):
     llm = make()
     llm.load_adapter("a", adapters / "a")
     expected = said(llm, "a")
@@ -214,14 +216,20 @@ def test_an_unloaded_adapter_is_gone_for_new_requests_and_not_for_running_ones(m
     assert tokens == expected
     with pytest.raises(InputError, match="no adapter 'a'"):
         said(llm, "a")
-    # One that was read before the name went, and reaches the core after it.
-    llm.load_adapter("a", adapters / "a")
-    waiting = llm.stream({"prompt_token_ids": LONG}, GREEDY, lora_request="a")
-    llm.unload_adapter("a")
-    [output] = list(waiting)
-    assert "was unloaded" in output.outputs[0].stop_reason
-    server = llm._engine.adapters.participant
-    assert llm._engine.client.control(server, "list", {})["adapters"] == []
+    # One that was accepted before the name went, and gets its turn after it; with its files gone
+    # it cannot be served.
+    root = write_adapter(tmp_path / "own", 0)
+    for there, end in ((True, "length"), (False, "error")):
+        llm.load_adapter("a", root)
+        waiting = llm.stream({"prompt_token_ids": LONG}, GREEDY, lora_request="a")
+        llm.unload_adapter("a")
+        if not there:
+            root.rename(tmp_path / "away")
+        *_, last = waiting
+        assert last.outputs[0].finish_reason == end
+        server = llm._engine.adapters.participant
+        assert llm._engine.client.control(server, "list", {})["adapters"] == []
+    assert "cannot be used" in last.outputs[0].stop_reason
 
 
 def test_those_of_the_configuration_are_there_from_the_start(make, adapters, tmp_path):

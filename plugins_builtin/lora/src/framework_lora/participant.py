@@ -49,8 +49,6 @@ class LoraAdapters(SchedulerParticipant):
         number, (shelf, turns) = request.input.adapter, self._parts()
         if number is None:
             return Refuse("it names no adapter")
-        if shelf.gone(number):
-            return Refuse("its adapter was unloaded")
         asked = _decoded(request.input.extras[NAME])
         kept = shelf.want(number, asked["root"], pinned=asked["pinned"])
         if kept is None:

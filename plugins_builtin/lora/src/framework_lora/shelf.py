@@ -50,10 +50,6 @@ class Shelf:
     def __iter__(self) -> Any:
         return iter(self._kept.values())
 
-    def gone(self, number: int) -> bool:
-        """Whether an operator unloaded it."""
-        return number in self._gone
-
     def find(self, number: int) -> Kept | None:
         """As it is now."""
         kept = self._kept.get(number)
@@ -66,6 +62,7 @@ class Shelf:
             if not self._room():
                 return None
             kept = self._kept[number] = Kept(number=number, root=root, pinned=pinned)
+            kept.leaving = number in self._gone
             self._control(OP, {"action": "load", "id": number, "root": root})
         return self._look(kept)
 
@@ -98,7 +95,8 @@ class Shelf:
         kept.pinned = pinned
 
     def unload(self, number: int) -> None:
-        """For good: with its last user, and nobody gets it any more."""
+        """For good: it goes with its last user.  Requests that were accepted before and come only
+        now are served, too: it is read again for them if need be."""
         self._gone.add(number)
         kept = self._kept.get(number)
         if kept is not None:
