@@ -15,7 +15,16 @@ setup(
                 f"{NATIVE}/{name}.c"
                 for name in (
                     *("module", "packed_module", "plan", "packed", "block", "room", "threads"),
-                    *("sets", "weights", "low_rank", "amx", "avx512", "avx2", "plain"),
+                    *(
+                        "sets",
+                        "weights",
+                        "low_rank",
+                        "low_rank_module",
+                        "amx",
+                        "avx512",
+                        "avx2",
+                        "plain",
+                    ),
                 )
             ],
             depends=[

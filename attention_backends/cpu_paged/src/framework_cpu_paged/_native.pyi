@@ -59,6 +59,9 @@ def leave(
     mlp_norm: Norm,
     activation: int,
 ) -> object: ...
+
+Uses = tuple[tuple[object, int, int], ...]
+
 def run_entry(
     entry: object,
     x: int,
@@ -68,6 +71,7 @@ def run_entry(
     out: int,
     rows: int,
     threads: int,
+    updates: Uses = ...,
 ) -> None: ...
 def run_leave(
     leave: object,
@@ -78,13 +82,17 @@ def run_leave(
     out: int,
     rows: int,
     threads: int,
+    of_output: Uses = ...,
+    of_gate_up: Uses = ...,
+    of_down: Uses = ...,
 ) -> None: ...
+def low_rank(down: object, outputs: int, parts: tuple[tuple[object, int, int], ...]) -> object: ...
 def run_low_ranks(
-    updates: tuple[tuple[object, object, int, int], ...],
+    updates: Uses,
     x: int,
     x_stride: int,
     y: int,
     y_stride: int,
-    height: int,
+    rows: int,
     threads: int,
 ) -> None: ...

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch  # before _native, which looks for torch's thread pool when it is imported
 
 from framework_cpu_paged import _native
 from framework_cpu_paged.packed_checks import check_places, check_rows, refuse
 
+Updates = Mapping[str, Sequence[tuple[Any, "torch.Tensor | None"]]]
+"""Of several linear maps, by the name of their weights."""
+NO_UPDATES: Updates = {}
+MOST_PARTS = 8
+Span = tuple[int, int]
+
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """An update with packed weights; see `packed_answer.OPS`."""
+    """An update with packed weights; see `packed_answer.OPS`.  update: of the part in C, which
+    reads what `kept` holds."""
 
-    down: object
-    up: object
+    update: object
+    kept: tuple[object, ...]
     inputs: int
     outputs: int
 
@@ -36,7 +44,7 @@ class LowRank:
         if x.stride(-1) != 1:
             x = x.contiguous()
         _native.run_low_ranks(
-            tuple([_read(own, update, at, rows) for update, at in updates]),
+            read(updates, own.inputs, own.outputs, rows),
             x.data_ptr(),
             x.stride(0),
             y.data_ptr(),
@@ -46,12 +54,49 @@ class LowRank:
         )
 
 
-def _read(
-    first: LowRank, update: LowRank, at: torch.Tensor | None, rows: int
-) -> tuple[object, object, int, int]:
-    if update.inputs != first.inputs or update.outputs != first.outputs:
-        sizes = [first.inputs, first.outputs], [update.inputs, update.outputs]
-        raise refuse("set of updates", f"inputs and outputs {sizes[0]}", sizes[1])
-    if at is None:
-        return update.down, update.up, 0, rows
-    return update.down, update.up, at.data_ptr(), check_places(at)
+def read(
+    updates: Sequence[tuple[Any, torch.Tensor | None]], inputs: int, outputs: int, rows: int
+) -> tuple[tuple[object, int, int], ...]:
+    """As the part in C reads them.  UnsupportedError for what is none of a map of these sizes."""
+    found = []
+    for update, at in updates:
+        if type(update) is not LowRank or (update.inputs, update.outputs) != (inputs, outputs):
+            sizes = f"updates of this kernel with {inputs} inputs and {outputs} outputs"
+            raise refuse("set of updates", sizes, update)
+        where = (0, rows) if at is None else (at.data_ptr(), check_places(at))
+        found.append((update.update, *where))
+    return tuple(found)
+
+
+def updated(call: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same call, which says that it takes updates as its last argument; see
+    docs/adapters.md."""
+    named: Any = call
+    named.updated = call
+    return call
+
+
+def blocks(up: torch.Tensor) -> list[tuple[Span, Span]]:
+    """(outputs, columns) of what is not zero in `up` [out, rank], where that lies in few blocks;
+    else all of it.  Maps that were fused leave zeros between their parts, which take time."""
+    whole = [((0, up.shape[0]), (0, up.shape[1]))]
+    found = list(_blocks(up != 0))
+    held = sum((end - start) * (right - left) for (start, end), (left, right) in found)
+    return found if len(found) <= MOST_PARTS and 4 * held <= 3 * up.numel() else whole
+
+
+def _blocks(there: torch.Tensor) -> Iterator[tuple[Span, Span]]:
+    """Of rows one after another whose columns touch, and those columns."""
+    rank = there.shape[1]
+    any_there = there.any(dim=1).tolist()
+    first = there.int().argmax(dim=1).tolist()
+    last = (rank - 1 - there.flip(1).int().argmax(dim=1)).tolist()
+    row, count = 0, len(any_there)
+    while row < count:
+        if not any_there[row]:
+            row += 1
+            continue
+        start, left, right = row, first[row], last[row]
+        while row < count and any_there[row] and first[row] <= right and last[row] >= left:
+            left, right, row = min(left, first[row]), max(right, last[row]), row + 1
+        yield (start, row), (left, right + 1)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import torch  # before _native, which looks for torch's thread pool when it is imported
 
 from framework.contracts.base import Rejected, Rejection
 from framework.contracts.kernel import KernelQuery, Prepared
 from framework_cpu_paged import _native
-from framework_cpu_paged.low_rank import LowRank
+from framework_cpu_paged.low_rank import NO_UPDATES, LowRank, Updates, blocks, read, updated
 from framework_cpu_paged.packed_answer import LOW_RANK, answer
 from framework_cpu_paged.packed_checks import check_ids, check_rows, check_weights
 
@@ -193,6 +193,7 @@ def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, f
         x: torch.Tensor,
         cosines: torch.Tensor,
         sines: torch.Tensor,
+        updates: Updates = NO_UPDATES,
         kept: object = (linear, own),
     ) -> torch.Tensor:
         rows = check_rows("x", x, features)
@@ -209,10 +210,11 @@ def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, f
             out.data_ptr(),
             rows,
             threads(),
+            *([read(updates.get("weight", ()), features, outputs, rows)] if updates else ()),
         )
         return out
 
-    return Prepared(call=call, keeps_weights=False, num_bytes=_bytes((linear,), own))
+    return Prepared(call=updated(call), keeps_weights=False, num_bytes=_bytes((linear,), own))
 
 
 def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
@@ -231,8 +233,18 @@ def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, 
     )
     inputs, outputs = sizes["in_features"], sizes["features"]
     threads, run = torch.get_num_threads, _native.run_leave
+    maps = (
+        ("output", inputs, outputs),
+        ("gate_up", outputs, sizes["both"]),
+        ("down", sizes["intermediate"], outputs),
+    )
 
-    def call(attended: torch.Tensor, x: torch.Tensor, kept: object = (packed, own)) -> torch.Tensor:
+    def call(
+        attended: torch.Tensor,
+        x: torch.Tensor,
+        updates: Updates = NO_UPDATES,
+        kept: object = (packed, own),
+    ) -> torch.Tensor:
         rows = check_rows("x", x, outputs)
         check_rows("attended", attended, inputs, rows)
         attended, x = _whole_rows(attended), _whole_rows(x)
@@ -246,19 +258,26 @@ def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, 
             out.data_ptr(),
             rows,
             threads(),
+            *([read(updates.get(name, ()), *own, rows) for name, *own in maps] if updates else ()),
         )
         return out
 
-    return Prepared(call=call, keeps_weights=False, num_bytes=_bytes(packed, own))
+    return Prepared(call=updated(call), keeps_weights=False, num_bytes=_bytes(packed, own))
 
 
 def _low_rank(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
-    packed = tuple(_pack(query, name, weights, "") for name in ("down", "up"))
-    update = LowRank(*packed, query.sizes["in_features"], query.sizes["out_features"])
+    down, up = _pack(query, "down", weights, ""), weights["up"].detach()
+    parts = tuple(
+        (_pack(query, "up", {"up": up[start:end, left:right]}, ""), left, start)
+        for (start, end), (left, right) in blocks(up)
+    )
+    inputs, outputs = query.sizes["in_features"], query.sizes["out_features"]
+    update = LowRank(_native.low_rank(down, outputs, parts), (down, parts), inputs, outputs)
+    packed = (down, *(part for part, _, _ in parts))
     return Prepared(call=update, keeps_weights=False, num_bytes=_bytes(packed, {}))
 
 
-def _bytes(packed: tuple[object, ...], own: Mapping[str, torch.Tensor]) -> int:
+def _bytes(packed: Iterable[object], own: Mapping[str, torch.Tensor]) -> int:
     return sum(map(_native.packed_bytes, packed)) + sum(each.nbytes for each in own.values())
 
 

@@ -15,7 +15,7 @@ from framework.contracts.platform import DeviceFacts, Platform
 from framework.contracts.step import RunnerInfo
 from framework.errors import ModelError
 from framework.plugins.blame import blaming
-from framework_torch.adapters.load import load_bank
+from framework_torch.adapters.load import adapter_linears, load_bank
 from framework_torch.building import build, open_weights
 from framework_torch.choosing_attention import AttentionChoice, common_page_tokens
 from framework_torch.choosing_cache import choose_cache, kept_in
@@ -94,9 +94,9 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
     labels = class_labels(model)
     pooling = pooling_of(context.model, context.pooling, needed=not generates and not labels)
     operators = getattr(model, "operators", dict)()
-    apart = context.adapters is not None
-    kernel_notes = choose_kernels(context, operators, facts, dtype, kernels, apart=apart)
-    adapters, adapter_notes = load_bank(context, model, dtype, facts, kernels, adapters)
+    linears = adapter_linears(context, dtype, facts, kernels)
+    kernel_notes = choose_kernels(context, operators, facts, dtype, kernels, linears)
+    adapters, adapter_notes = load_bank(context, model, dtype, facts.device, linears, adapters)
     drafting = load_proposer(
         context,
         model,

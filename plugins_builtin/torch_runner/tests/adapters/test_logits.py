@@ -16,6 +16,7 @@ SCORED = SamplingParams(temperature=0.0, max_tokens=64, logprobs=-1, prompt_logp
 PROMPTS = ([5, 9, 3, 80, 41], [7, 2, 2, 61], [88, 15, 4, 9, 30, 11], [6, 5])
 RANKS = (8, 16, 64)
 TOLERANCE = 1e-4
+APART = "layers operator by operator, so that they can be changed"
 THIN = {"down": torch.ones(4, 64), "up": torch.ones(96, 4), "scale": 1.0}
 
 
@@ -58,14 +59,20 @@ def mixed(drive, helpers, lora, saved):
     return make
 
 
-@pytest.mark.parametrize("kernel_set", ["plain", "best"])
+WAYS = {
+    "plain": {"kernel_set": "plain"},
+    "layers": {"kernel_set": "best"},
+    "parts": {"kernels": {"rms_norm": "fused_norm"}},
+}
+
+
+@pytest.mark.parametrize("way", list(WAYS))
 @pytest.mark.parametrize("name", ["llama", "qwen3", "gemma2"])
-def test_three_ranks_in_one_batch_are_each_the_merged_model(
-    tiny, mixed, helpers, lora, name, kernel_set
-):
-    """Rank 8, 16 and 64 and no adapter at all, prompts and decode steps, float32."""
+def test_three_ranks_in_one_batch_are_each_the_merged_model(tiny, mixed, helpers, lora, name, way):
+    """Rank 8, 16 and 64 and no adapter at all, prompts and decode steps, float32; with kernels for
+    whole layers, for their parts, and none."""
     model = tiny(name)
-    driver, adapters = mixed(model.files, model.reference, kernel_set=kernel_set)
+    driver, adapters = mixed(model.files, model.reference, **WAYS[way])
     found, tokens = run_mixed(driver, (1, 2, 3, None), helpers)
     references = [*(lora.merged(model.reference, a) for a in adapters), model.reference]
     for slot, reference in enumerate(references):
@@ -194,13 +201,15 @@ def test_a_module_under_two_names_is_changed_once():
     ("changes", "by"),
     [
         ({}, "cpu_packed"),
-        ({"kernel_set": "plain"}, "plain, the bits of a row depend on its company"),
-        ({"kernel_set": "plain", "kernels": {LOW_RANK: "cpu_packed"}}, "cpu_packed"),
+        ({"kernels": {"linear": "cpu_packed"}}, f"cpu_packed; {APART}"),
+        ({"kernel_set": "plain"}, f"plain, the bits of a row depend on its company; {APART}"),
+        ({"kernel_set": "plain", "kernels": {LOW_RANK: "cpu_packed"}}, f"cpu_packed; {APART}"),
     ],
 )
 def test_the_platform_or_the_operator_says_what_computes_updates(tiny, context, lora, changes, by):
     asked = context(tiny("llama").files, adapters=lora.limits, **changes)
-    assert f"; computed by {by}; " in "\n".join(TorchRunner().load(asked).notes)
+    notes = TorchRunner().load(asked).notes
+    assert any(note.endswith(f"; computed by {by}") for note in notes), notes
 
 
 def test_one_that_cannot_is_an_error_and_so_is_one_without_adapters(tiny, drive, lora):

@@ -232,13 +232,21 @@ def test_without_limits_there_is_no_such_operation_and_no_feature(tiny, context)
     runner.close()
 
 
-def test_a_kernel_named_for_a_whole_layer_and_adapters_exclude_one_another(tiny, context, lora):
-    """Its parts are what adapters change."""
-    chosen: RunnerContext = context(
-        tiny("llama").files, adapters=lora.limits, kernels={"layer_input": "cpu_packed"}
-    )
+def test_a_kernel_named_for_a_whole_layer_must_be_the_one_that_computes_adapters(
+    tiny, context, lora, monkeypatch
+):
+    """Its parts are what adapters change: it adds them by itself, or it is refused."""
+    options = {"adapters": lora.limits, "kernels": {"layer_input": "cpu_packed"}}
+    files = tiny("llama").files
+    runner = TorchRunner()
+    assert "layer_input cpu_packed (2" in "\n".join(runner.load(context(files, **options)).notes)
+    runner.close()
+    another: RunnerContext = context(files, kernel_set="plain", **options)
     with pytest.raises(ConfigError, match="of which adapters change the parts"):
-        TorchRunner().load(chosen)
+        TorchRunner().load(another)
+    monkeypatch.setattr("framework_cpu_paged.packed_calls.updated", lambda call: call)
+    with pytest.raises(ConfigError, match="of which adapters change the parts"):
+        TorchRunner().load(context(files, **options))
 
 
 def test_a_model_without_linear_maps_for_adapters_is_refused(tiny, context, monkeypatch):

@@ -112,7 +112,8 @@ PyMODINIT_FUNC PyInit__native(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (PyModule_AddFunctions(module, packed_methods) < 0) {
+    if (PyModule_AddFunctions(module, packed_methods) < 0 ||
+        PyModule_AddFunctions(module, low_rank_methods) < 0) {
         Py_DECREF(module);
         return NULL;
     }

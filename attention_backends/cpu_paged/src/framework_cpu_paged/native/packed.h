@@ -94,23 +94,35 @@ int run_product(const struct product *product, int32_t threads);
 enum use { BETWEEN_STAGES, PREPARED, LOW_RANK, USES };
 void *room_for(enum use use, size_t bytes);
 
-/* An update: to rows `at` of y are added those of x times down and up, both transposed; at NULL:
- * to the first rows. */
+/* A part of an update's second map: columns of what `down` gives, from `from` on, to outputs from
+ * `to` on.  What no part holds is zero. */
+struct up {
+    const struct packed *packed;
+    int32_t from, to;
+};
 struct low_rank {
-    const struct packed *down, *up;
+    const struct packed *down;
+    int32_t outputs, count;
+    struct up ups[];
+};
+/* To rows `at` of y are added those of x times an update; at NULL: to the first `rows`. */
+struct applied {
+    const struct low_rank *update;
     const int64_t *at;
     int32_t rows;
 };
-/* Updates of one y, all of different rows. */
-struct low_ranks {
-    const struct low_rank *updates;
+/* Of updates of one linear map, all for different rows. */
+struct uses {
+    struct applied *of;
     int32_t count;
-    const float *x;
-    float *y;
-    int64_t x_stride, y_stride;
 };
 /* 0, or -1 when memory is short. */
-int run_low_ranks(const struct low_ranks *asked, int32_t threads);
+int run_low_ranks(const struct uses *uses, const float *x, int64_t x_stride, float *y, int64_t y_stride,
+                  int32_t threads);
+/* Those for rows [start, start + count), as if these were all; to be freed by `free_uses`.  0, or -1
+ * when memory is short. */
+int uses_within(const struct uses *uses, int32_t start, int32_t count, struct uses *within);
+void free_uses(struct uses *uses);
 
 enum activation { SILU = 0, GELU_TANH = 1, GELU = 2, RELU = 3 };
 
@@ -135,12 +147,22 @@ struct leave {
     int32_t activation;
 };
 
+/* Updates of the linear maps of a layer's two halves, or NULL. */
+struct entry_uses {
+    struct uses linear;
+};
+struct leave_uses {
+    struct uses output, gate_up, down;
+};
+
 /* x [rows, inputs of linear]; cosines, sines [rows, head_size / 2];
  * out [rows, heads + 2 kv_heads, head_size].  0, or -1 when memory is short. */
 int run_entry(const struct entry *entry, const float *x, int64_t x_stride, const float *cosines,
-              const float *sines, float *out, int32_t rows, int32_t threads);
+              const float *sines, float *out, int32_t rows, const struct entry_uses *uses,
+              int32_t threads);
 /* attended [rows, inputs of output], x and out [rows, outputs of down]. */
 int run_leave(const struct leave *leave, const float *attended, int64_t attended_stride,
-              const float *x, int64_t x_stride, float *out, int32_t rows, int32_t threads);
+              const float *x, int64_t x_stride, float *out, int32_t rows,
+              const struct leave_uses *uses, int32_t threads);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char PACKED[] = "framework_cpu_paged.packed";
+const char PACKED[] = "framework_cpu_paged.packed";
 static const char ENTRY[] = "framework_cpu_paged.entry", LEAVE[] = "framework_cpu_paged.leave";
 
 static void free_packed_capsule(PyObject *capsule)
@@ -118,8 +118,7 @@ static int read_norm(PyObject *from, void *to)
     return 1;
 }
 
-/* "O&" of packed weights. */
-static int read_packed(PyObject *from, void *to)
+int read_packed(PyObject *from, void *to)
 {
     *(const struct packed **)to = PyCapsule_GetPointer(from, PACKED);
     return *(const struct packed **)to != NULL;
@@ -161,20 +160,24 @@ static PyObject *py_leave(PyObject *self, PyObject *args)
 
 static PyObject *py_run_entry(PyObject *self, PyObject *args)
 {
-    PyObject *capsule;
+    PyObject *capsule, *updates = NULL;
     Py_ssize_t x, stride, cosines, sines, out;
     int rows, threads, failed;
+    struct entry_uses uses = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "Onnnnnii:run_entry", &capsule, &x, &stride, &cosines, &sines, &out,
-                          &rows, &threads))
+    if (!PyArg_ParseTuple(args, "Onnnnnii|O:run_entry", &capsule, &x, &stride, &cosines, &sines,
+                          &out, &rows, &threads, &updates))
         return NULL;
     const struct entry *entry = PyCapsule_GetPointer(capsule, ENTRY);
     if (entry == NULL)
         return NULL;
+    if (updates != NULL && read_uses(updates, rows, entry->linear, &uses.linear) < 0)
+        return NULL;
     Py_BEGIN_ALLOW_THREADS
     failed = run_entry(entry, (const float *)x, stride, (const float *)cosines, (const float *)sines,
-                       (float *)out, rows, threads);
+                       (float *)out, rows, &uses, threads);
     Py_END_ALLOW_THREADS
+    free_uses(&uses.linear);
     if (failed)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
@@ -182,71 +185,33 @@ static PyObject *py_run_entry(PyObject *self, PyObject *args)
 
 static PyObject *py_run_leave(PyObject *self, PyObject *args)
 {
-    PyObject *capsule;
+    PyObject *capsule, *of_output = NULL, *of_gate_up = NULL, *of_down = NULL;
     Py_ssize_t attended, attended_stride, x, stride, out;
-    int rows, threads, failed;
+    int rows, threads, failed = 1;
+    struct leave_uses uses = {0};
     (void)self;
-    if (!PyArg_ParseTuple(args, "Onnnnnii:run_leave", &capsule, &attended, &attended_stride, &x,
-                          &stride, &out, &rows, &threads))
+    if (!PyArg_ParseTuple(args, "Onnnnnii|OOO:run_leave", &capsule, &attended, &attended_stride, &x,
+                          &stride, &out, &rows, &threads, &of_output, &of_gate_up, &of_down))
         return NULL;
     const struct leave *leave = PyCapsule_GetPointer(capsule, LEAVE);
     if (leave == NULL)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    failed = run_leave(leave, (const float *)attended, attended_stride, (const float *)x, stride,
-                       (float *)out, rows, threads);
-    Py_END_ALLOW_THREADS
+    if (of_down == NULL || (read_uses(of_output, rows, leave->output, &uses.output) == 0 &&
+                            read_uses(of_gate_up, rows, leave->gate_up, &uses.gate_up) == 0 &&
+                            read_uses(of_down, rows, leave->down, &uses.down) == 0)) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = run_leave(leave, (const float *)attended, attended_stride, (const float *)x, stride,
+                           (float *)out, rows, &uses, threads);
+        Py_END_ALLOW_THREADS
+    }
+    free_uses(&uses.output);
+    free_uses(&uses.gate_up);
+    free_uses(&uses.down);
+    if (PyErr_Occurred())
+        return NULL;
     if (failed)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
-}
-
-/* One of (down, up, address of its rows or 0, how many), rows of `height`. */
-static int read_low_rank(PyObject *from, int height, struct low_rank *update)
-{
-    Py_ssize_t at;
-    if (!PyArg_ParseTuple(from, "O&O&ni:low_rank", read_packed, &update->down, read_packed,
-                          &update->up, &at, &update->rows))
-        return -1;
-    update->at = (const int64_t *)at;
-    for (int row = 0; at != 0 && row < update->rows; row++)
-        if (update->at[row] < 0 || update->at[row] >= height) {
-            PyErr_Format(PyExc_IndexError, "row %lld of %d", (long long)update->at[row], height);
-            return -1;
-        }
-    return 0;
-}
-
-static PyObject *py_run_low_ranks(PyObject *self, PyObject *args)
-{
-    PyObject *list, *result = NULL;
-    struct low_rank *updates = NULL;
-    struct low_ranks asked;
-    Py_ssize_t x, x_stride, y, y_stride;
-    int threads, height, failed;
-    (void)self;
-    if (!PyArg_ParseTuple(args, "O!nnnnii:run_low_ranks", &PyTuple_Type, &list, &x, &x_stride, &y,
-                          &y_stride, &height, &threads))
-        return NULL;
-    asked.count = (int32_t)PyTuple_Size(list);
-    updates = malloc(sizeof *updates * (size_t)(asked.count + 1));
-    if (updates == NULL)
-        return PyErr_NoMemory();
-    for (int i = 0; i < asked.count; i++)
-        if (read_low_rank(PyTuple_GetItem(list, i), height, &updates[i]) < 0)
-            goto end;
-    asked.updates = updates;
-    asked.x = (const float *)x;
-    asked.y = (float *)y;
-    asked.x_stride = x_stride;
-    asked.y_stride = y_stride;
-    Py_BEGIN_ALLOW_THREADS
-    failed = run_low_ranks(&asked, threads);
-    Py_END_ALLOW_THREADS
-    result = failed ? PyErr_NoMemory() : Py_NewRef(Py_None);
-end:
-    free(updates);
-    return result;
 }
 
 PyMethodDef packed_methods[] = {
@@ -264,11 +229,9 @@ PyMethodDef packed_methods[] = {
      "leave(output, gate_up, down, attention_norm, norm, mlp_norm, activation): what stands behind\n"
      "attention."},
     {"run_entry", py_run_entry, METH_VARARGS,
-     "run_entry(entry, x, x_stride, cosines, sines, out, rows, threads)"},
+     "run_entry(entry, x, x_stride, cosines, sines, out, rows, threads[, updates])"},
     {"run_leave", py_run_leave, METH_VARARGS,
-     "run_leave(leave, attended, attended_stride, x, x_stride, out, rows, threads)"},
-    {"run_low_ranks", py_run_low_ranks, METH_VARARGS,
-     "run_low_ranks(updates, x, x_stride, y, y_stride, height, threads): each a tuple (down, up,\n"
-     "address of int64 rows or 0 for the first, how many), which is added to those of y's rows."},
+     "run_leave(leave, attended, attended_stride, x, x_stride, out, rows, threads[, updates of\n"
+     "output, of gate_up, of down])"},
     {NULL, NULL, 0, NULL},
 };

@@ -11,7 +11,7 @@ compute a row whatever comes with it, so are those of a group.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -45,7 +45,7 @@ class AdapterBank:
     def wrap(self, sites: Mapping[str, AdapterSite]) -> None:
         """Let the linear maps of a model be changed; once for each model."""
         for name, site in sites.items():
-            site.wrap(self._change(name))
+            site.wrap(SiteChange(self, name))
 
     def problem(self, request: AdmittedRequest) -> str | None:
         """Why a request cannot be computed."""
@@ -91,26 +91,40 @@ class AdapterBank:
     def _places(self, tokens: np.ndarray, total: int) -> Places:
         return None if len(tokens) == total else torch.from_numpy(tokens).to(self._device)
 
-    def _change(self, site: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
-        def change(x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
-            if not self._groups:
-                return result
-            updates = self._by_site.get(site)
-            if updates is None:
-                updates = self._by_site[site] = [
-                    (fitted.updates[site], at)
-                    for fitted, at in self._groups
-                    if site in fitted.updates
-                ]
-            apply(updates, x, result)
-            return result
+    def at(self, site: str) -> Sequence[tuple[Update, Places]]:
+        """What this step adds to a linear map."""
+        if not self._groups:
+            return ()
+        updates = self._by_site.get(site)
+        if updates is None:
+            updates = self._by_site[site] = [
+                (fitted.updates[site], at) for fitted, at in self._groups if site in fitted.updates
+            ]
+        return updates
 
-        return change
+
+class SiteChange:
+    """See `framework.contracts.model.AdapterSite`.  updates: of the step, for a kernel that adds
+    them by itself, where the map is a part of what it computes."""
+
+    __slots__ = ("_bank", "_site")
+
+    def __init__(self, bank: AdapterBank, site: str) -> None:
+        self._bank, self._site = bank, site
+
+    def __call__(self, x: torch.Tensor, result: torch.Tensor) -> torch.Tensor:
+        updates = self.updates()
+        if updates:
+            apply(updates, x, result)
+        return result
+
+    def updates(self) -> Sequence[tuple[Update, Places]]:
+        return self._bank.at(self._site)
 
 
 def apply(updates: Sequence[tuple[Update, Places]], x: torch.Tensor, result: torch.Tensor) -> None:
     """In one call, where a kernel made all of them and computes several together."""
-    together = getattr(updates[0][0], "together", None) if updates else None
+    together = getattr(updates[0][0], "together", None)
     if together is not None and all(
         getattr(update, "together", None) is together for update, _ in updates
     ):

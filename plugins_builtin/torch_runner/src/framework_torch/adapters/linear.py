@@ -46,7 +46,7 @@ class AdapterLinears:
     ) -> None:
         """named: the kernel that the operator wants for updates as a whole."""
         self._registry, self._ranking = registry, ranking
-        self._facts, self._dtype = facts, dtype
+        self._facts, self._dtype, self._bound = facts, dtype, False
         self._whole = self._named(named) if named else self._preferred(LOW_RANK)
         usual = select(
             registry, "kernel", self._query("linear", *_USUAL["linear"]), ranking=ranking
@@ -55,6 +55,22 @@ class AdapterLinears:
             *((kernel, name, True) for kernel, name in self._preferred("linear")),
             (cast(Kernel, usual.instance), usual.record.name, False),
         ]
+
+    def suits(self, kernel: str) -> bool:
+        """Whether a kernel that computes several linear maps and more in one call may be one that
+        adds updates by itself."""
+        return bool(self._whole) and self._whole[0][1] == kernel
+
+    def join(self, prepared: Prepared) -> bool:
+        """Whether such a call adds updates by itself; all are of that kernel from then on."""
+        found = hasattr(prepared.call, "updated")
+        self._bound |= found
+        return found
+
+    @property
+    def within(self) -> bool:
+        """Whether there are such kernels in the model."""
+        return self._bound
 
     @property
     def note(self) -> str:
@@ -69,10 +85,16 @@ class AdapterLinears:
         type, on the host.  Raises UnsupportedError where no kernel takes them."""
         inputs, rank, outputs = down.shape[1], down.shape[0], up.shape[0]
         query = self._query(LOW_RANK, inputs, rank, outputs, row_independent=True)
-        for kernel, _ in self._whole:
+        for kernel, name in self._whole[:1] if self._bound else self._whole:
             made = self._prepared(kernel, query, {"down": down, "up": up})
             if not isinstance(made, Rejected):
                 return made
+            if self._bound:
+                raise UnsupportedError(
+                    f"{name}, which computes the layers, does not take this adapter",
+                    found="; ".join(map(str, made.reasons)),
+                    mend="take another adapter, or name another kernel for linear",
+                )
         (first, own), (second, other) = self._make_linear(down), self._make_linear(up)
         return _of_two(first, second), own + other
 

@@ -21,23 +21,31 @@ if TYPE_CHECKING:
     from framework.contracts.platform import DeviceFacts
 
 
+def adapter_linears(
+    context: RunnerContext, dtype: str, facts: DeviceFacts, ranking: Sequence[str]
+) -> AdapterLinears | None:
+    """What computes adapters; None without limits."""
+    if context.adapters is None:
+        return None
+    named = context.kernels.get(LOW_RANK)
+    return AdapterLinears(context.registry, facts, dtype, ranking, named)
+
+
 def load_bank(
     context: RunnerContext,
     model: Model,
     dtype: str,
-    facts: DeviceFacts,
-    ranking: Sequence[str],
+    device: str,
+    linears: AdapterLinears | None,
     before: AdapterBank | None = None,
 ) -> tuple[AdapterBank | None, tuple[str, ...]]:
     """None without limits, and start-up lines.  Kernels were chosen.  before: the one of the same
     model before a sleep, whose adapters go on.  Raises UnsupportedError for a model that has no
     linear maps for adapters."""
     limits = context.adapters
-    if limits is None:
+    if limits is None or linears is None:
         return None, ()
     sites = sites_of(model, context.model.name)
-    named = context.kernels.get(LOW_RANK)
-    linears = AdapterLinears(context.registry, facts, dtype, ranking, named)
     if before is None:
         kind = getattr(torch, dtype)
         store = AdapterStore(
@@ -45,12 +53,13 @@ def load_bank(
             limits,
             lambda adapter: fit(adapter, sites, limits, linears.make, kind),
         )
-        before = AdapterBank(store, context.max_slots, facts.device)
+        before = AdapterBank(store, context.max_slots, device)
     before.wrap(sites)
     parts = sum(len(site.parts) for site in sites.values())
     return before, (
         f"adapters: up to {limits.in_step} in a step, of rank {limits.rank}, for {parts} modules; "
-        f"computed {linears.note}; layers operator by operator, so that they can be changed",
+        f"computed {linears.note}"
+        + ("" if linears.within else "; layers operator by operator, so that they can be changed"),
     )
 
 

@@ -22,7 +22,7 @@ from framework.errors import ConfigError, SelectionError
 from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import Row, ask_all, select
-from framework_torch.adapters.linear import LOW_RANK
+from framework_torch.adapters.linear import LOW_RANK, AdapterLinears
 from framework_torch.ranking import may_round
 
 _MIB = 1024 * 1024
@@ -54,23 +54,23 @@ def choose_kernels(
     facts: DeviceFacts,
     dtype: str,
     ranking: Sequence[str],
-    apart: bool = False,
+    adapters: AdapterLinears | None = None,
 ) -> tuple[str, ...]:
     """Choose, prepare and hand over, one use after the other; returns start-up lines.
 
-    apart: uses that stand for others are computed by their parts, which adapters change; what
-    computes these is chosen elsewhere.
+    adapters: what computes them, as they change parts of what stands for others; where that does
+    not suit the kernel of the whole, the parts are computed each by one.
 
     Raises ConfigError for a choice of the operator that concerns no use in this model, and
     SelectionError where a chosen kernel, or every kernel, cannot serve.
     """
-    _check_choices(context.kernels, sites, apart)
+    _check_choices(context.kernels, sites, adapters)
     _check_quantization(context.quantization, sites)
     tally = _Tally()
     asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
     done: set[str] = set()
     for name, site in sites.items():
-        if name in done or (apart and _parts(site)):
+        if name in done:
             continue
         if _chosen_apart(context.kernels, site, sites):
             continue
@@ -86,10 +86,17 @@ def choose_kernels(
             )
             asked[key] = query, _candidates(context, site, query, ranking, tally)
         query, rows = asked[key]
+        changed = adapters if _parts(site) else None
+        if changed is not None:
+            rows = [row for row in rows if changed.suits(row.record.name)]
         found = _prepare(context, name, site, query, rows, tally)
         if found is None:
             continue
         row, prepared = found
+        if changed is not None and not changed.join(prepared):
+            if site.op in context.kernels:
+                raise _apart(context.kernels, [site.op])
+            continue
         site.adopt(prepared)
         done.update(_parts(site))
         tally.uses[site.op, row.record.name] += 1
@@ -111,17 +118,17 @@ def _chosen_apart(
 
 
 def _check_choices(
-    choices: Mapping[str, str], sites: Mapping[str, OperatorSite], apart: bool
+    choices: Mapping[str, str],
+    sites: Mapping[str, OperatorSite],
+    adapters: AdapterLinears | None,
 ) -> None:
-    whole = sorted({site.op for site in sites.values() if _parts(site)} & choices.keys())
-    if apart and whole:
-        raise ConfigError(
-            f"kernels names operator {whole[0]!r}, of which adapters change the parts",
-            expected="kernels for the parts alone, or no adapters",
-            found=", ".join(f"{op}={choices[op]}" for op in whole),
-            mend="take it out of `kernels`, or leave out enable_lora",
-        )
-    known = sorted({site.op for site in sites.values()} | ({LOW_RANK} if apart else set()))
+    whole = {site.op for site in sites.values() if _parts(site)} & choices.keys()
+    unfit = sorted(op for op in whole if adapters is not None and not adapters.suits(choices[op]))
+    if unfit:
+        raise _apart(choices, unfit)
+    known = sorted(
+        {site.op for site in sites.values()} | ({LOW_RANK} if adapters is not None else set())
+    )
     for op in choices:
         if op not in known:
             raise ConfigError(
@@ -133,6 +140,16 @@ def _check_choices(
                 found=op,
                 mend="take it out of `kernels`",
             )
+
+
+def _apart(choices: Mapping[str, str], ops: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"kernels names operator {ops[0]!r}, of which adapters change the parts",
+        expected="a kernel that adds adapters by itself and that computes them "
+        f"({LOW_RANK}), kernels for the parts alone, or no adapters",
+        found=", ".join(f"{op}={choices[op]}" for op in ops),
+        mend="take it out of `kernels`, or leave out enable_lora",
+    )
 
 
 def _check_quantization(asked: str | None, sites: Mapping[str, OperatorSite]) -> None:

@@ -4,13 +4,15 @@ kernel may compute in one call; else it is computed operator by operator."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from framework_torch.models.layers import ACTIVATION_TRAITS, ACTIVATIONS, Operated, rotate
 
 if TYPE_CHECKING:
+    from framework.contracts.kernel import Prepared
     from framework_torch.models.config import DecoderConfig
     from framework_torch.models.layers import Linear, RMSNorm
 
@@ -31,6 +33,7 @@ class Fused(Operated):
         offset = {"offset"} if any("offset" in part.traits for part in members.values()) else set()
         super().__init__(sizes, constants={"eps": eps}, traits=traits | biases | offset)
         self._members = (members,)
+        self._changes: dict[str, Any] = {}
 
     @property
     def members(self) -> Members:
@@ -45,6 +48,27 @@ class Fused(Operated):
             if "bias" in own:
                 found[f"{_stem(name)}bias"] = own["bias"]
         return found
+
+    def adopt(self, prepared: Prepared) -> None:
+        super().adopt(prepared)
+        for name, part in self.members.items():
+            part.taken_by = partial(self._change, name)
+
+    def _change(self, name: str, change: Any) -> None:
+        """Adapters change a member that the kernel computes as a part of this."""
+        self._changes[name] = change
+        call = self.forward
+
+        def changed(*args: torch.Tensor) -> torch.Tensor:
+            updates = {}
+            for name, change in self._changes.items():
+                own = change.updates()
+                if own:
+                    updates[name] = own
+            return cast(torch.Tensor, call.updated(*args, updates) if updates else call(*args))
+
+        if len(self._changes) == 1:
+            self.forward = changed
 
     def release(self) -> None:
         for part in self.members.values():

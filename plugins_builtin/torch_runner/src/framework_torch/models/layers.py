@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -37,12 +37,14 @@ class Operated(nn.Module):
 
     Until a kernel is adopted, `forward` computes plainly; then it is the kernel's own call, so
     that nothing stands between the model and the kernel.  num_bytes: of the weights as it is used.
+    taken_by: takes what adapters change, where this is computed as a part of another use.
     """
 
     op: str
     shared = False
     num_bytes = 0
     parts: tuple[str, ...] = ()
+    taken_by: Callable[[Any], None] | None = None
 
     def __init__(
         self,
@@ -66,6 +68,9 @@ class Operated(nn.Module):
 
     def wrap(self, change: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> None:
         """See `framework.contracts.model.AdapterSite`."""
+        if self.taken_by is not None:
+            self.taken_by(change)
+            return
         inner = self.forward
         self.forward = lambda x: change(x, inner(x))
 
