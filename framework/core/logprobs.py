@@ -76,6 +76,8 @@ def _rows_of(result: StepResult, tokens: Rows) -> Rows:
 def faults_by_row(runner: ModelRunner, result: StepResult) -> dict[int, str]:
     """Rows that end with an error: those that the runner names, and those of which it gives numbers
     that are none.  These have no place in a response, and others of the step may be sound."""
+    if not (result.errors or result.logprobs or result.prompt_logprobs or result.pooled):
+        return {}  # in most steps
     faults = {row: printable(sentence) for row, sentence in result.errors.items()}
     wrong: list[int] = []
     if result.logprobs is not None:

@@ -73,25 +73,29 @@ def check_whole(
 
 
 def check_given(
-    runner: ModelRunner, plan: StepPlan, result: StepResult, live: Mask, scored: Mask
+    runner: ModelRunner, plan: StepPlan, result: StepResult, live: Mask, scored: Mask | None
 ) -> None:
     """Raises PluginError if a row without an error lacks the token that it wants, or one after
     drafts that were accepted: its request would go on without that token, and never end.  live:
     rows whose request is still there, and read no page that was lost.  scored: those of them that
-    want log-probabilities, which may not be lacking either."""
+    want log-probabilities, which may not be lacking either; None: no row does."""
     counts, least = np.diff(result.token_offsets), plan.wants_logits.astype(np.int64)
     if len(result.accepted):
         least = least + result.accepted.astype(np.int64)
     lacking = live & (counts < least)
-    if result.errors:
-        lacking[list(result.errors)] = scored[list(result.errors)] = False
+    failed = list(result.errors)
+    if failed:
+        lacking[failed] = False
     if lacking.any():
         row = int(np.argmax(lacking))
         flaw = f"{counts[row]} tokens in row {row}, where at least {least[row]} must be"
         raise _unfit(runner, plan, flaw)
-    flaw_of_scored = flaw_of_lacking(result, scored)
-    if flaw_of_scored is not None:
-        raise _unfit(runner, plan, flaw_of_scored)
+    if scored is None:
+        return
+    scored[failed] = False
+    no_scores = flaw_of_lacking(result, scored)
+    if no_scores is not None:
+        raise _unfit(runner, plan, no_scores)
 
 
 def _unfit(runner: ModelRunner, plan: StepPlan, flaw: str) -> PluginError:

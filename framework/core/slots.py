@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from framework.contracts.step import I32
     from framework.core.request import Request
 
-STOP_IDS = 8
+STOP_IDS = 4
 """Columns for ids that end a request, compared in every step: more than nearly all have."""
 
 
@@ -132,6 +132,7 @@ class SlotTable:
         request.reached = int(self.reached[slot])
         request.slot = -1
         self.many_stop_ids.pop(slot, None)
+        self.scored[slot] = self.unscored[slot] = False
         self.num_drafts[slot] = 0
         self.requests[slot] = None
         left = (slot, int(self.generation[slot]))

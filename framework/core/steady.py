@@ -178,7 +178,8 @@ class Steady:
             return None
         if self._stop_ids is not None and (self._stop_ids == tokens[:, None]).any():
             return None
-        if any(tokens.item(row) in ids for row, ids in self._many_stop_ids):
+        many = self._many_stop_ids
+        if many and any(tokens.item(row) in ids for row, ids in many):
             return None
         self._all_tokens[self._ends] = tokens
         # Before any count moves: where it fails, the updater does the same again.

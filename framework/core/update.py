@@ -68,7 +68,8 @@ class Updater:
             for slot in state.kv.invalidate(result.invalid_pages.tolist()):
                 state.preempt(slot, self._clock())
         progress = self._begin(plan, result)
-        scored = progress.live & state.slots.scored[plan.slots]
+        some = state.slots.scored.any()  # else no row is looked at
+        scored = progress.live & state.slots.scored[plan.slots] if some else None
         check_given(self._runner, plan, result, progress.live, scored)
         if state.watched or result.attachments:
             self._absorb(plan, result, progress)
@@ -200,7 +201,7 @@ class Updater:
     ) -> list[PromptPart]:
         """What has come of the prompts' log-probabilities."""
         table = self._state.slots
-        if not result.prompt_logprobs and not table.unscored[plan.slots].any():
+        if not result.prompt_logprobs and not table.unscored.any():
             return []
         sound = progress.live.copy()
         sound[list(progress.errors)] = False  # what came with an error means nothing
