@@ -159,11 +159,7 @@ class RequestState:
                 include_stop=sampling.include_stop_str_in_output,
                 skip_special=sampling.skip_special_tokens,
                 hidden_ids=self.request.eos_ids,
-                at_start=not continues(
-                    tokenizer,
-                    self.request.prompt_token_ids,
-                    skip_special=sampling.skip_special_tokens,
-                ),
+                at_start=not self._continues(tokenizer),
             )
         return CompletionState(
             index=index,
@@ -172,6 +168,15 @@ class RequestState:
             at_end=self.kind is OutputKind.FINAL_ONLY and not sampling.stop_strings,
             logprobs=None if sampling.logprobs is None else [],
         )
+
+    def _continues(self, tokenizer: Tokenizer) -> bool:
+        request = self.request
+        if (
+            request.held
+        ):  # embeddings have something to be continued; their ids are 0 and say nothing
+            return True
+        special = request.sampling.skip_special_tokens
+        return continues(tokenizer, request.prompt_token_ids, skip_special=special)
 
     @property
     def finished(self) -> bool:

@@ -67,16 +67,18 @@ def _file(data: bytes) -> np.ndarray[Any, np.dtype[Any]]:
         raise _bad("an .npy file of version 1 or 2", f"{len(data)} bytes that are none") from None
     _check_type(dtype)
     rest = data[source.tell() :]
-    if len(shape) != 2 or any(size < 0 for size in shape):
-        raise _bad(_FORM, f"shape {list(shape)}")
+    # An empty one could be of any width, also of one that numpy cannot hold.
+    if len(shape) != 2 or any(type(size) is not int or size < 1 for size in shape):
+        raise _bad(_FORM, f"shape {shown(list(shape)):.80}")
     if len(rest) != shape[0] * shape[1] * dtype.itemsize:
-        raise _bad(f"an .npy file with {list(shape)} numbers of {dtype}", f"{len(rest)} bytes")
+        said = f"{shown(list(shape)):.80} numbers of {dtype}"
+        raise _bad(f"an .npy file with {said}", f"{len(rest)} bytes")
     return np.frombuffer(rest, dtype).reshape(shape, order="F" if by_columns else "C")
 
 
 def _check_type(dtype: np.dtype[Any]) -> None:
     if dtype.kind != "f" or dtype.itemsize > 8:
-        raise _bad("float16, float32 or float64", f"numbers of type {dtype}")
+        raise _bad("float16, float32 or float64", f"numbers of type {dtype!s:.80}")
 
 
 def check_width(array: F32, width: int) -> None:

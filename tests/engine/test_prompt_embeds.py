@@ -6,7 +6,9 @@ import base64
 import gc
 import io
 import os
+import shutil
 import struct
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,10 @@ from framework.contracts.io_processor import EnginePrompt, Reading
 from framework.contracts.sampling import SamplingParams
 from framework.engine.ability import Ability
 from framework.engine.io import IOProcessors
+from framework.engine.output_state import RequestState
 from framework.engine.payloads import PayloadStore
 from framework.engine.prompt_embeds import read_embeds
-from framework.errors import FrameworkError, InputError, PluginError, UnsupportedError
+from framework.errors import InputError, OverloadedError, PluginError, UnsupportedError
 from framework.io.text import TextProcessor
 from framework.testing.occupant import WIDTH
 
@@ -36,6 +39,10 @@ def npy(array):
 def header(text, data=b"", version=(1, 0)):
     head = text.encode().ljust(117) + b"\n"
     return b"\x93NUMPY" + bytes(version) + struct.pack("<H", len(head)) + head + data
+
+
+SHAPE = "{'descr': '<f4', 'fortran_order': False, 'shape': (%s)}"
+ODD_SHAPES = ("0, 4611686018427387904", f"{10**40}, 0", "True, 4", "0, -0", "4,")
 
 
 @pytest.mark.parametrize(
@@ -97,6 +104,8 @@ class Bomb:
         ),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': (-1, -4)}", b"0" * 16), "shape"),
         (header("{'descr': '<f4', 'fortran_order': False, 'shape': ('a', 4)}"), "npy"),
+        *((header(SHAPE % one, b""), "shape") for one in ODD_SHAPES),
+        (header(SHAPE % f"0x{'f' * 9000}, 4"), "36000 bits"),
         (header("{'descr': '<f4', 'fortran_order': False}"), "npy"),
         (header("__import__('os')._exit(3)"), "npy"),
         (header("(" * 100), "npy"),
@@ -163,9 +172,9 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(np, "save", full)
-        with pytest.raises(FrameworkError, match="No space left"):
+        with pytest.raises(OverloadedError, match="No space left"):
             store.put(GOOD + 1)
-    assert os.listdir(Path(kept.reference).parent) == [Path(kept.reference).name]
+    assert list(Path(kept.reference).parent.glob("[!.]*")) == [Path(kept.reference)]
     more = store.put(GOOD + 1)
     assert np.load(more.reference)[0, 0] == 1
 
@@ -191,3 +200,87 @@ def test_a_processor_that_reads_other_embeddings_than_ids_is_at_fault(harness, e
     engine.inputs.reader._processors = IOProcessors({"text": Wrong()})
     with pytest.raises(PluginError, match="embeddings"):
         engine.inputs.process("a", ONE)
+
+
+def test_a_file_is_whole_or_not_there_and_never_changes(tmp_path, monkeypatch):
+    """A core that still maps one that was let go would be killed if it became shorter."""
+    store, seen = PayloadStore(), []
+    first = store.put(GOOD)
+    with open(first.reference, "rb") as old:
+        store._held.clear()  # let go by a thread that has not come to delete it
+        save = np.save
+
+        def watched(file, array, **options):
+            save(file, array, **options)
+            seen.append(os.path.samestat(os.stat(first.reference), os.fstat(old.fileno())))
+
+        monkeypatch.setattr(np, "save", watched)
+        again = store.put(GOOD)
+        assert seen == [True]
+        assert not os.path.samestat(os.stat(again.reference), os.fstat(old.fileno()))
+        np.testing.assert_array_equal(np.load(old), GOOD)
+
+
+def test_nobody_waits_for_a_file_to_let_one_go(monkeypatch):
+    """Event loops let payloads go."""
+    store = PayloadStore()
+    kept, save = [store.put(GOOD)], np.save
+    path = kept[0].reference
+
+    def let_go(file, array, **options):
+        thread = threading.Thread(target=kept.clear)
+        thread.start()
+        thread.join(60)
+        assert not thread.is_alive()
+        assert not os.path.exists(path)
+        save(file, array, **options)
+
+    monkeypatch.setattr(np, "save", let_go)
+    other = store.put(GOOD + 1)
+    np.testing.assert_array_equal(np.load(other.reference), GOOD + 1)
+
+
+def test_threads_that_bring_one_array_share_one_file(monkeypatch):
+    store, save, found = PayloadStore(), np.save, []
+
+    def together(file, array, **options):
+        save(file, array, **options)
+        monkeypatch.setattr(np, "save", save)
+        found.append(store.put(GOOD))  # another thread, in the midst of the first
+
+    monkeypatch.setattr(np, "save", together)
+    assert store.put(GOOD) is found[0]
+    folder = Path(found[0].reference).parent
+    assert [path.name for path in folder.glob("[!.]*")] == [Path(found[0].reference).name]
+
+
+@pytest.mark.parametrize("all_of_it", [True, False])
+def test_what_was_tidied_away_is_written_again(tmp_path, monkeypatch, all_of_it):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    store = PayloadStore()
+    first = store.put(GOOD)
+    path = Path(first.reference)
+    shutil.rmtree(path.parent) if all_of_it else path.unlink()
+    second, other = store.put(GOOD), store.put(GOOD + 1)
+    del first
+    np.testing.assert_array_equal(np.load(second.reference), GOOD)
+    np.testing.assert_array_equal(np.load(other.reference), GOOD + 1)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
+    shutil.rmtree(Path(second.reference).parent)
+    with pytest.raises(OverloadedError, match="TMPDIR"):
+        store.put(GOOD)
+
+
+def test_output_continues_embeddings_whatever_id_0_is(harness):
+    engine = harness(able=TAKES)
+    request = engine.inputs.process({"prompt_embeds": GOOD}, ONE)
+
+    class Special:
+        special_ids = frozenset([0])
+        token_bytes = staticmethod(lambda token: b"")
+
+    state = RequestState.__new__(RequestState)
+    state.request = request
+    assert state._continues(Special())
+    state.request = engine.inputs.process([0, 0, 0], ONE)
+    assert not state._continues(Special())

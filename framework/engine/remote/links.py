@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import zmq
 
+from framework.engine.private_folder import PrivateFolder
 from framework.engine.remote.messages import (
     Answer,
     Request,
@@ -176,13 +175,13 @@ class Addresses:
     """Where the two sockets of a core lie: a folder that only this user can enter."""
 
     def __init__(self) -> None:
-        self.folder = tempfile.mkdtemp(prefix="framework-")
-        self.requests = f"ipc://{self.folder}/requests"
-        self.answers = f"ipc://{self.folder}/answers"
+        self._folder = PrivateFolder()
+        self.requests = f"ipc://{self._folder.path}/requests"
+        self.answers = f"ipc://{self._folder.path}/answers"
 
     def remove(self) -> None:
         """Delete the folder; may be called twice."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self._folder.remove()
 
 
 class SocketClientLink:

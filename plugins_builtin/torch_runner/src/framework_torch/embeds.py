@@ -28,9 +28,11 @@ class PromptEmbeds:
     def __init__(self, width: int) -> None:
         self._width = width
         self._vectors: dict[int, F32] = {}
+        self._entering: dict[int, F32] = {}
 
     def problem(self, request: AdmittedRequest) -> str | None:
-        """Why the request cannot be computed, or None."""
+        """Why the request cannot be computed, or None; then `admit` may follow."""
+        self._entering.pop(request.slot, None)
         reference = request.payloads.get(EMBEDS)
         if reference is None:
             return None
@@ -40,13 +42,14 @@ class PromptEmbeds:
         wanted = request.num_prompt, self._width
         if found.shape != wanted or found.dtype != np.float32:
             return f"its embeddings are {found.dtype} {list(found.shape)}, not {list(wanted)}"
+        self._entering[request.slot] = found
         return None
 
     def admit(self, request: AdmittedRequest) -> None:
-        """Keep what `problem` found to be right."""
-        reference = request.payloads.get(EMBEDS)
-        found = None if reference is None else _read(reference)
-        if isinstance(found, np.ndarray):
+        """Keep what `problem` found to be right.  The file may be gone since: read again, it would
+        leave pages of other contents under the name of these."""
+        found = self._entering.pop(request.slot, None)
+        if found is not None:
             self._vectors[request.slot] = found
 
     def drop(self, slot: int) -> None:
