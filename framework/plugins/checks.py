@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 
 from framework.errors import PluginError
 from framework.plugins.kinds import Kind
@@ -32,8 +33,8 @@ def policy_problems(
 
 def _unknown(pattern: Pattern, records: Sequence[Record], first_party: frozenset[str]) -> Problem:
     name = pattern.name + (f"@{pattern.distribution}" if pattern.distribution else "")
-    kind = pattern.kind if pattern.kind in {r.kind for r in records} else None
-    error = unknown(name, kind, records, first_party)
+    of_kind = [r for r in records if pattern.kind is None or fnmatchcase(r.kind, pattern.kind)]
+    error = unknown(name, None, of_kind, first_party)
     return Problem(
         message=f"FRAMEWORK_PLUGINS names {pattern.text!r}: {error.message}; {error.found}",
         fatal=True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata as importlib_metadata
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from framework.errors import PluginError
@@ -11,6 +12,9 @@ from framework.plugins.kinds import Kind
 from framework.plugins.near import near
 from framework.plugins.policy import ALLOW_VARIABLE, DENY_VARIABLE, NO_PLUGINS, normalize
 from framework.plugins.records import Record, State
+from framework.shown import shown
+
+_INSTALLABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}\Z")
 
 
 def claims(records: Iterable[Record], name: str) -> list[Record]:
@@ -138,18 +142,20 @@ def unknown(
     like = [f"{r.name} ({r.key}, {r.location or r.value})" for r in pool if r.name in hits]
     wanted = f"{kind}:{name}" if kind else name
     return PluginError(
-        f"unknown plugin {wanted!r}"
+        f"unknown plugin {shown(wanted)}"
         + (f" (did you mean {' or '.join(repr(hit) for hit in hits)}?)" if hits else ""),
         plugin=wanted,
         expected=f"one of {', '.join(sorted({r.name for r in pool}))}"
         if pool
         else "an installed one, and there is none of this kind",
-        found=f"{name!r}; near: {'; '.join(like)}" if like else repr(name),
+        found=f"{shown(name)}; near: {'; '.join(like)}" if like else shown(name),
         mend=_install(base, first_party),
     )
 
 
 def _install(name: str, first_party: frozenset[str]) -> str:
+    if not _INSTALLABLE.match(name):
+        return "correct the name; `framework plugins list` shows what there is"
     ours = f"framework-plugin-{normalize(name)}"
     if ours in first_party:
         return f"pip install {ours}"

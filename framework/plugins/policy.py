@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from framework.errors import ConfigError
 from framework.plugins.kinds import KINDS, Kind, ThirdParty
 from framework.plugins.near import did_you_mean
+from framework.shown import shown
 
 ALLOW_VARIABLE = "FRAMEWORK_PLUGINS"
 DENY_VARIABLE = "FRAMEWORK_PLUGINS_DENY"
@@ -22,6 +23,9 @@ NO_PLUGINS = "--no-plugins"
 FIRST_PARTY_EXTRA = "first-party"
 
 _GLOB = re.compile(r"[*?\[]")
+_NO_NAME = re.compile(r"^\+|[\s:@=]")
+_LONGEST = 400
+_FORM = "[kind:]name[@distribution]"
 _TRUE, _FALSE = {"1", "true", "yes", "on"}, {"", "0", "false", "no", "off"}
 
 
@@ -80,12 +84,18 @@ def parse_pattern(
     owner = distribution.strip()
     if not name or kind == "" or (at and not owner):
         raise ConfigError(
-            f"{what} {text.strip()!r} is incomplete",
-            expected="[kind:]name[@distribution]",
-            found=text.strip(),
+            f"{what} {shown(stripped)} is incomplete",
+            expected=_FORM,
+            found=shown(stripped),
+        )
+    if len(stripped) > _LONGEST or any(map(_NO_NAME.search, (name, kind or "", owner))):
+        raise ConfigError(
+            f"{what} {shown(stripped)} is not understood",
+            expected=f"{_FORM}, several of them with commas between",
+            found=shown(stripped),
         )
     known = [row.name for row in kinds]
-    if kind and not _GLOB.search(kind) and kind not in known:
+    if kind and not any(fnmatchcase(one, kind) for one in known):
         raise ConfigError(
             f"{what} {stripped!r}: unknown kind {kind!r}{did_you_mean(kind, known)}",
             expected=f"one of {', '.join(known)}",
@@ -132,13 +142,21 @@ class Policy:
         def patterns(variable: str) -> tuple[Pattern, ...]:
             return parse_patterns(env.get(variable, ""), kinds, what=f"{variable}: pattern")
 
+        deny = patterns(DENY_VARIABLE)
+        for pattern in deny:
+            if pattern.adds:
+                raise ConfigError(
+                    f"{DENY_VARIABLE}: pattern '+{pattern.text}' is not understood",
+                    expected=f"{_FORM}; a + adds to {ALLOW_VARIABLE} alone",
+                    found=f"+{pattern.text}",
+                )
         allow = patterns(ALLOW_VARIABLE) if ALLOW_VARIABLE in env else None
         strict = env.get(STRICT_VARIABLE, "").strip().lower()
         if strict not in _TRUE | _FALSE:
             raise ConfigError(f"{STRICT_VARIABLE} must be 0 or 1", expected="0 or 1", found=strict)
         return cls(
             allow=() if no_plugins else allow,
-            deny=patterns(DENY_VARIABLE),
+            deny=deny,
             strict=strict in _TRUE,
             no_plugins=no_plugins,
         )

@@ -72,6 +72,28 @@ def test_only_a_denial_for_lack_of_a_name_can_be_lifted():
         assert (verdict.admitted, verdict.until_named) == (False, until)
 
 
+@pytest.mark.parametrize(
+    "text", ["a b", "a@b@c", "hooks:a:b", "++a", "a=b", "hooks:a\tb", "a" * 401, "a@x y"]
+)
+def test_what_no_plugin_can_be_called_is_no_pattern(text):
+    """A comma was forgotten, or a mark stands twice: that it is unknown would not say so."""
+    with pytest.raises(ConfigError, match="is not understood") as caught:
+        parse_patterns(text)
+    assert "with commas between" in str(caught.value.expected)
+    assert len(str(caught.value)) < 1200
+
+
+def test_a_glob_over_kinds_matches_some():
+    assert parse_patterns("hook*:a")[0].kind == "hook*"
+    with pytest.raises(ConfigError, match=r"unknown kind 'platfrom\*' \(did you mean 'platform'"):
+        parse_patterns("platfrom*:a")
+
+
+def test_a_plus_means_nothing_in_the_deny_list():
+    with pytest.raises(ConfigError, match="FRAMEWORK_PLUGINS_DENY: pattern '\\+a' is not"):
+        Policy.from_env({"FRAMEWORK_PLUGINS_DENY": "b, +a"})
+
+
 @pytest.mark.parametrize("text", [":a", "a@", "hooks:", "+", "@dist"])
 def test_incomplete_pattern_is_an_error(text):
     """A pattern without one of its parts is not guessed at."""

@@ -13,6 +13,19 @@ def states(registry, kind):
     return {r.key.partition(":")[2]: r.state.value for r in registry.records(kind)}
 
 
+def test_an_unknown_name_is_compared_with_those_of_its_kind(house, extra_code):
+    """Also where several kinds are meant, and whatever its length."""
+    house.thing("tiger", "d1")
+    house.add("d2", {"extras tigers": "E"}, extra_code)
+    (problem,) = house.registry({"FRAMEWORK_PLUGINS": "thin*:tigrr"}).problems
+    assert "(did you mean 'tiger'?)" in problem.message
+    assert "tigers" not in problem.message
+    with pytest.raises(PluginError) as caught:
+        house.registry().find("thing", "x" * 100_000)
+    assert len(str(caught.value)) < 2000
+    assert "framework-plugin-" not in caught.value.mend
+
+
 def test_unknown_name_gives_near_matches_location_and_install_line(house):
     """A mistyped name is answered with what is installed, where, and what to install."""
     house.thing("tiger", "zoo")
