@@ -34,7 +34,9 @@ Settings = Annotated[
 Level = Annotated[
     int | None,
     typer.Option(
-        "-O", "--optimization-level", help="0: plain, 1: fused kernels, 2: what is fastest here."
+        "-O",
+        "--optimization-level",
+        help="0: plain, 1: fused kernels, 2: what is fastest here, 3: compiled.",
     ),
 ]
 Dtype = Annotated[str | None, typer.Option(help="Element type, such as float32.")]

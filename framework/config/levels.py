@@ -3,6 +3,7 @@
     -O0  plain kernels, operator by operator: what others are compared with
     -O1  fused kernels, whose results are those of plain ones but for rounding
     -O2  what wins on this platform (the default)
+    -O3  the same, with the layers of a model compiled for the machine at hand
 
 Whatever else gives a value beats a level: a proposal of a plugin, file, environment, flag.
 """
@@ -18,6 +19,7 @@ LEVELS: Mapping[int, Mapping[str, object]] = {
     0: {"kernel_set": "plain"},
     1: {"kernel_set": "fused"},
     2: {"kernel_set": "best"},
+    3: {"kernel_set": "best", "compile_layers": True},
 }
 
 

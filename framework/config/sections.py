@@ -113,11 +113,13 @@ class ExecutionConfig(Section):
     it, such as {"linear": "fp16_packed"}; selection chooses for the others.
     optimization_level: a set of defaults (`levels.py`).  kernel_set: which kernels and attention
     backends the platform may prefer: "plain" ones, also "fused" ones, or whatever is "best", also
-    where it computes with rounded weights; what is named is used all the same.  enforce_eager:
-    accepted; this release knows no other way to run.  logprobs_mode: what log-probabilities are
-    taken of.  tokenizer_threads: of a server, each with a tokenizer of its own.  max_logprobs: of
-    a server, the most logprobs and prompt_logprobs that a request may ask for; -1: any number,
-    although one request for those of the whole vocabulary can take all memory.
+    where it computes with rounded weights; what is named is used all the same.  compile_layers:
+    the layers of the model are compiled, by the plugin `compiler` or, with None, by the first that
+    can; one that is named does so all the same.  enforce_eager: nothing is compiled.
+    logprobs_mode: what log-probabilities are taken of.  tokenizer_threads: of a server, each with
+    a tokenizer of its own.  max_logprobs: of a server, the most logprobs and prompt_logprobs that
+    a request may ask for; -1: any number, although one request for those of the whole vocabulary
+    can take all memory.
 
     on_core_death: of a server whose engine core dies: "exit", or "restart" it, at most
     max_core_restarts times in core_restart_window seconds, tries that fail included.
@@ -133,8 +135,10 @@ class ExecutionConfig(Section):
     attention_backend: str | None = None
     structured_output: str | None = None
     kernels: dict[str, str] = Field(default_factory=dict)
-    optimization_level: int = Field(default=2, ge=0, le=2)
+    optimization_level: int = Field(default=2, ge=0, le=3)
     kernel_set: KernelSet = "best"
+    compile_layers: bool = False
+    compiler: str | None = None
     tokenizer_threads: int = Field(default=1, ge=1, le=64)
     max_logprobs: int = Field(default=20, ge=-1)
     on_core_death: Literal["exit", "restart"] = "exit"

@@ -56,6 +56,8 @@ class RunnerContext:
     adapters: how many adapters requests may name, and of which rank; None: none.  A runner that
     serves them declares the feature "adapters" and is refused with limits if not.
     kernel_set: what the platform may prefer, see `framework.contracts.kernel_sets.KERNEL_SETS`.
+    compiler: who compiles the layers of the model, "auto" for the first that can, or None: nobody;
+    a runner that has them compiled declares the feature "compiler" and is refused with one if not.
     """
 
     model: ModelFiles
@@ -81,6 +83,7 @@ class RunnerContext:
     quantization: str | None = None
     cache_dtype: str = "auto"
     adapters: AdapterLimits | None = None
+    compiler: str | None = None
 
 
 class ModelRunner(Contract):

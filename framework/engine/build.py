@@ -33,6 +33,7 @@ from framework.engine.refusals import (
     refuse_no_folder,
     refuse_silent,
     refuse_unadapted,
+    refuse_uncompiled,
     refuse_unkept,
     refuse_unquantized,
 )
@@ -165,6 +166,7 @@ def build_core(
             refuse_silent(context.proposer, info, record.key)
             refuse_unquantized(context.quantization, info, record.key)
             refuse_unkept(context.cache_dtype, info, record.key)
+            refuse_uncompiled(context.compiler, info, record.key)
             refuse_unadapted(context.adapters, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
             core = _core(config, registry, executor, info, model, policy, participants)

@@ -53,6 +53,8 @@ class LLMOptions(TypedDict, total=False):
     kernels: Mapping[str, str]
     optimization_level: int
     kernel_set: str
+    compile_layers: bool
+    compiler: str | None
     tensor_parallel_size: int
     enforce_eager: bool
     logprobs_mode: str

@@ -47,6 +47,7 @@ def runner_context(
         choices={kind: name for kind, name in choices.items() if name is not None},
         kernels=config.execution.kernels,
         kernel_set=config.execution.kernel_set,
+        compiler=compiler_of(config),
         quantization=config.model.quantization,
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),
@@ -56,6 +57,14 @@ def runner_context(
         draft_model=draft_model,
         adapters=adapter_limits(config),
     )
+
+
+def compiler_of(config: EngineConfig) -> str | None:
+    """As `RunnerContext.compiler`."""
+    execution = config.execution
+    if execution.enforce_eager:
+        return None
+    return execution.compiler or ("auto" if execution.compile_layers else None)
 
 
 def adapter_limits(config: EngineConfig) -> AdapterLimits | None:

@@ -62,6 +62,14 @@ def refuse_unsupported(config: EngineConfig) -> None:
             expected="tensor_parallel_size=1",
             found=size,
         )
+    compiler = config.execution.compiler
+    if config.execution.enforce_eager and compiler is not None:
+        raise ConfigError(
+            f"enforce_eager forbids what compiler={compiler!r} asks for",
+            expected="one of the two",
+            found="both",
+            mend="leave one out",
+        )
 
 
 def refuse_unquantized(quantization: str | None, info: RunnerInfo, executor: str) -> None:
@@ -87,6 +95,19 @@ def refuse_unkept(cache_dtype: str, info: RunnerInfo, executor: str) -> None:
             executor,
             expected="the feature 'cache_dtype'",
             setting="kv_cache_dtype",
+        )
+
+
+def refuse_uncompiled(compiler: str | None, info: RunnerInfo, executor: str) -> None:
+    """A runner that compiles nothing would compute by kernels, without a word."""
+    if compiler is not None and "compiler" not in info.features:
+        raise _undeclared(
+            f"compiler {compiler!r} would compile nothing",
+            "has layers compiled",
+            info,
+            executor,
+            expected="the feature 'compiler'",
+            setting="compiler and compile_layers (which -O3 asks for)",
         )
 
 

@@ -147,7 +147,7 @@ KINDS: tuple[Kind, ...] = (
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),
     _row("kernel", "kernel:Kernel", {W}, MANY, stable=True, version="1.2"),
     _row("quantization_method", None, {W}, ONE),
-    _row("compiler", None, {W}, ONE),
+    _row("compiler", "compiler:Compiler", {W}, ONE),
     _row("communicator", None, {W}, ONE),
     _row(
         "scheduling_policy",

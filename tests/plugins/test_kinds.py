@@ -35,8 +35,8 @@ def test_reserved_kind_has_no_contract_and_says_so():
     """Asking for the contract of a reserved kind is a clear error."""
     reserved = [k for k in KINDS if k.stability is Stability.RESERVED]
     assert {k.name for k in reserved} == {k.name for k in KINDS if k.contract is None}
-    with pytest.raises(PluginError, match="'compiler' is reserved"):
-        contract_of(find_kind("compiler"))
+    with pytest.raises(PluginError, match="'communicator' is reserved"):
+        contract_of(find_kind("communicator"))
 
 
 def test_unknown_kind_gets_near_matches():

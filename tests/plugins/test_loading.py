@@ -132,11 +132,11 @@ def test_broken_manifest_fails_the_plugin_and_names_the_file(house):
 
 def test_a_reserved_kind_cannot_be_loaded_but_is_listed(house):
     """A plugin of a kind without a contract is in the list; using it is a clear error."""
-    house.add("dist", {"compilers k": "K"}, "raise SystemExit")
+    house.add("dist", {"communicators k": "K"}, "raise SystemExit")
     registry = house.registry()
-    assert [r.state for r in registry.records("compiler")] == [State.DISCOVERED]
-    with pytest.raises(PluginError, match="kind 'compiler' is reserved"):
-        registry.load("compiler", "k")
+    assert [r.state for r in registry.records("communicator")] == [State.DISCOVERED]
+    with pytest.raises(PluginError, match="kind 'communicator' is reserved"):
+        registry.load("communicator", "k")
 
 
 def test_a_plugin_that_loads_itself_is_an_error(house):

@@ -10,6 +10,7 @@ _SUITES = "framework.testing.conformance.suites"
 SUITES: dict[str, str] = {
     "attention_backend": f"{_SUITES}.attention_backend:AttentionBackendSuite",
     "command": f"{_SUITES}.command:CommandSuite",
+    "compiler": f"{_SUITES}.compiler:CompilerSuite",
     "endpoint": f"{_SUITES}.endpoint:EndpointSuite",
     "executor": f"{_SUITES}.executor:ExecutorSuite",
     "front_end": f"{_SUITES}.front_end:FrontEndSuite",

@@ -19,10 +19,12 @@ from framework_torch.adapters.load import adapter_linears, load_bank
 from framework_torch.building import build, open_weights
 from framework_torch.choosing_attention import AttentionChoice, common_page_tokens
 from framework_torch.choosing_cache import choose_cache, kept_in
+from framework_torch.compiling.apply import compile_operators
 from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.embeds import EMBEDS
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.operations import ADAPTERS, CONTROL_OPS
+from framework_torch.options import TorchOptions
 from framework_torch.pooling.config import PoolingConfig, pooling_of
 from framework_torch.pooling.told import (
     class_labels,
@@ -49,6 +51,7 @@ FEATURES = frozenset(
         "logits_processors",
         "quantization",
         "cache_dtype",
+        "compiler",
         EMBEDS,
     )
 )
@@ -77,7 +80,11 @@ class Loaded:
     info: RunnerInfo
 
 
-def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
+def load(
+    context: RunnerContext,
+    adapters: AdapterBank | None = None,
+    options: TorchOptions | None = None,
+) -> Loaded:
     """Choose, read and build.  adapters: those that go on, after a sleep.  Raises ModelError,
     SelectionError, ConfigError, UnsupportedError."""
     started = time.perf_counter()
@@ -95,7 +102,10 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
     pooling = pooling_of(context.model, context.pooling, needed=not generates and not labels)
     operators = getattr(model, "operators", dict)()
     linears = adapter_linears(context, dtype, facts, kernels)
-    kernel_notes = choose_kernels(context, operators, facts, dtype, kernels, linears)
+    compiled = compile_operators(context, operators, facts, dtype, options or TorchOptions())
+    kernel_notes = choose_kernels(
+        context, operators, facts, dtype, kernels, linears, done=compiled.names
+    )
     adapters, adapter_notes = load_bank(context, model, dtype, facts.device, linears, adapters)
     drafting = load_proposer(
         context,
@@ -121,6 +131,7 @@ def load(context: RunnerContext, adapters: AdapterBank | None = None) -> Loaded:
         f"attention: {', '.join(sorted({c.name for c in attention.values()}))}, "
         f"pages of {sizes[0]} tokens",
         *dict.fromkeys(line for c in attention.values() for line in c.left_out),
+        *compiled.notes,
         *kernel_notes,
         *adapter_notes,
         *(() if drafting is None else drafting.notes),
@@ -170,16 +181,21 @@ def _second(
     context: RunnerContext, files: ModelFiles, dtype: str, facts: DeviceFacts, platform: Platform
 ) -> Model:
     """Another model beside the first one, made in the same way."""
-    own = replace(context, model=files, choices={}, progress=False, adapters=None)
+    own = replace(context, model=files, choices={}, progress=False, adapters=None, compiler=None)
     model, _ = build(own, open_weights(own), dtype, facts.device, platform)
     kernels = ranked(context, platform, "kernel")
     choose_kernels(own, getattr(model, "operators", dict)(), facts, dtype, kernels)
     return model
 
 
-def load_again(context: RunnerContext, before: RunnerInfo, adapters: AdapterBank | None) -> Loaded:
+def load_again(
+    context: RunnerContext,
+    before: RunnerInfo,
+    adapters: AdapterBank | None,
+    options: TorchOptions,
+) -> Loaded:
     """The same model once more.  Raises ModelError where its files hold another one by now."""
-    loaded = load(context, adapters)
+    loaded = load(context, adapters, options)
     for name in ("layers", "page_tokens", "vocab_size", "max_model_len", "class_labels"):
         now, then = getattr(loaded.info, name), getattr(before, name)
         if now != then:

@@ -55,7 +55,7 @@ class TorchRunner(ModelRunner):
         from framework_torch.loading import load
 
         self._context = context
-        self._loaded = load(context)
+        self._loaded = load(context, options=self._options)
         self._info, self._adapters = self._loaded.info, self._loaded.adapters
         return self._info
 
@@ -149,7 +149,7 @@ class TorchRunner(ModelRunner):
         if self._plan is None or self._context is None or self._info is None:
             raise IntegrityError("the runner wakes only after `bind`")
         if self._loaded is None:
-            self._loaded = load_again(self._context, self._info, self._adapters)
+            self._loaded = load_again(self._context, self._info, self._adapters, self._options)
         if self._computer is None:
             self._computer = bind(self._loaded, self._plan)
 

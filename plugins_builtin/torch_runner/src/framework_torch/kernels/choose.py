@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -55,11 +55,13 @@ def choose_kernels(
     dtype: str,
     ranking: Sequence[str],
     adapters: AdapterLinears | None = None,
+    done: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Choose, prepare and hand over, one use after the other; returns start-up lines.
 
     adapters: what computes them, as they change parts of what stands for others; where that does
-    not suit the kernel of the whole, the parts are computed each by one.
+    not suit the kernel of the whole, the parts are computed each by one.  done: uses that are
+    computed otherwise already.
 
     Raises ConfigError for a choice of the operator that concerns no use in this model, and
     SelectionError where a chosen kernel, or every kernel, cannot serve.
@@ -68,9 +70,9 @@ def choose_kernels(
     _check_quantization(context.quantization, sites)
     tally = _Tally()
     asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
-    done: set[str] = set()
+    served = set(done)
     for name, site in sites.items():
-        if name in done:
+        if name in served:
             continue
         if _chosen_apart(context.kernels, site, sites):
             continue
@@ -98,7 +100,7 @@ def choose_kernels(
                 raise _apart(context.kernels, [site.op])
             continue
         site.adopt(prepared)
-        done.update(_parts(site))
+        served.update(_parts(site))
         tally.uses[site.op, row.record.name] += 1
         tally.num_bytes[site.op, row.record.name] += prepared.num_bytes
     return tuple(tally.lines())
