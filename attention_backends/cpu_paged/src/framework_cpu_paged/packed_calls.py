@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 
 import torch  # before _native, which looks for torch's thread pool when it is imported
@@ -19,6 +20,7 @@ Norm = tuple[int, float, float]
 
 FLOAT32, BFLOAT16, FLOAT16, INT8, INT16 = 0, 1, 2, 3, 4
 LARGEST = 65504.0
+ROWS_AT_A_TIME = 1024
 MOST_INPUTS = 65536
 """Sums of products of bytes fit into 32 bits."""
 MOST_UNEVEN = 22.0
@@ -74,7 +76,9 @@ def _stored_as(query: KernelQuery, name: str, weight: torch.Tensor) -> int:
     if _native.fits_bfloat16(weight.data_ptr(), weight.numel()):
         return BFLOAT16
     if query.lossless:
-        return FLOAT16 if torch.equal(weight.half().float(), weight) else FLOAT32
+        parts = weight.split(ROWS_AT_A_TIME)  # as copies of all would be half as much again
+        fits = all(torch.equal(part.half().float(), part) for part in parts)
+        return FLOAT16 if fits else FLOAT32
     low, high = (float(end) for end in weight.aminmax())
     largest = max(-low, high)
     if largest <= LARGEST:  # False for NaN, too
@@ -124,7 +128,8 @@ def _whole(name: str, weight: torch.Tensor) -> int:
                 remedy="leave out quantization",
             )
         )
-    if torch.isfinite(weight).all():
+    # Of a tensor with a number that is none both are none.  `isfinite` would take twice the memory.
+    if all(math.isfinite(end) for end in weight.aminmax()):
         return INT8
     raise UnfitError(
         Rejection(

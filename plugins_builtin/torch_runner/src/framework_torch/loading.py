@@ -23,6 +23,7 @@ from framework_torch.compiling.apply import compile_operators
 from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.embeds import EMBEDS
 from framework_torch.kernels.choose import choose_kernels
+from framework_torch.memory import trim
 from framework_torch.operations import ADAPTERS, CONTROL_OPS
 from framework_torch.options import TorchOptions
 from framework_torch.pooling.config import PoolingConfig, pooling_of
@@ -125,6 +126,8 @@ def load(
     able = shorter(model.max_model_len, None if pooling is None else pooling.max_length)
     max_len = longest_of(context, able)
     budget = budget_of(context, platform, layers, sizes[0], max_len)
+    if facts.device == "cpu":
+        trim()
     built = time.perf_counter()
     notes += [
         f"model: {context.model.name} by {definition}, {dtype}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 
 from framework.contracts.base import Supported
@@ -57,7 +58,16 @@ def refuse_large_cache(plan: CachePlan, platform: Platform) -> None:
 def return_memory(device: str) -> None:
     """What nobody refers to any more goes back to the system, or to the device."""
     gc.collect()
-    if device != "cpu":
+    if device == "cpu":
+        trim()
+    else:
         import torch
 
         torch.accelerator.empty_cache()
+
+
+def trim() -> None:
+    """Give pages back that the C library keeps for later; nothing where it has no such call."""
+    give_back = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc
+    if give_back is not None:
+        give_back(0)

@@ -15,6 +15,8 @@ from framework_text.gguf_head import MEND, GgufHead, TensorInfo
 from framework_torch.weights.mapped import MappedFile
 
 ROW_BLOCKS = 128
+AT_A_TIME = 256
+"""Rows of ROW_BLOCKS blocks, as copies of a whole tensor would be as large as itself."""
 # Read as they are.  The rest is dequantized, or is not a weight.
 _PLAIN = {
     GGMLQuantizationType.F32: torch.float32,
@@ -79,12 +81,15 @@ class GgufWeights:
     def _dequantize(
         self, name: str, raw: np.ndarray, kind: GGMLQuantizationType, shape: tuple[int, ...]
     ) -> torch.Tensor:
-        _, size = GGML_QUANT_SIZES[kind]
+        per_block, size = GGML_QUANT_SIZES[kind]
         # gguf takes 16 rows at a time: with a thousand numbers each it is busy with itself.
         count = len(raw) // size
         blocks = raw.reshape(-1, gcd(count, ROW_BLOCKS) * size) if count else raw
+        values = np.empty((len(blocks), count * per_block // max(len(blocks), 1)), np.float32)
         try:
-            values = dequantize(blocks, kind)
+            for start in range(0, len(blocks), AT_A_TIME):
+                part = slice(start, start + AT_A_TIME)
+                values[part] = dequantize(blocks[part], kind)
         except (NotImplementedError, ValueError, KeyError) as error:
             raise ModelError(
                 f"{self.source(name)}: tensor {name!r} is of the type {kind.name}, "
@@ -92,7 +97,7 @@ class GgufWeights:
                 found=str(error) or type(error).__name__,
                 mend="use another quantization of the model",
             ) from error
-        return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)).reshape(shape)
+        return torch.from_numpy(values).reshape(shape)
 
     def _find(self, name: str) -> tuple[int, TensorInfo]:
         found = self._where.get(name)

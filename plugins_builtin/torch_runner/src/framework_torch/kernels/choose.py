@@ -23,6 +23,7 @@ from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import Row, ask_all, select
 from framework_torch.adapters.linear import LOW_RANK, AdapterLinears
+from framework_torch.memory import trim
 from framework_torch.ranking import may_round
 
 _MIB = 1024 * 1024
@@ -100,6 +101,8 @@ def choose_kernels(
                 raise _apart(context.kernels, [site.op])
             continue
         site.adopt(prepared)
+        if facts.device == "cpu" and prepared.num_bytes >= _MIB:
+            trim()  # what was packed lies in holes that the next weights often do not fit into
         served.update(_parts(site))
         tally.uses[site.op, row.record.name] += 1
         tally.num_bytes[site.op, row.record.name] += prepared.num_bytes

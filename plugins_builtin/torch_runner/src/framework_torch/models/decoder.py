@@ -5,7 +5,7 @@ All variants come from `DecoderConfig`; there is no class per architecture.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, cast
 
@@ -132,13 +132,23 @@ class Decoder(nn.Module):
         }
 
     def operators(self) -> Mapping[str, OperatorSite]:
-        """By the name of their module; those that stand for others first."""
-        found = {name: part for name, part in self.named_modules() if isinstance(part, Operated)}
+        """By the name of their module; those that stand for others before these.  First what shares
+        its weight, which may be large, and would else be there until the end."""
+        parts = [(name, part) for name, part in self.named_modules() if isinstance(part, Operated)]
+        found = dict(sorted(parts, key=lambda named: not named[1].shared))
         names = {part: name for name, part in found.items()}
         whole = {name: part for name, part in found.items() if isinstance(part, Fused)}
         for part in whole.values():
             part.parts = tuple(names[member] for member in part.members.values())
-        return {**whole, **found}
+        shared = {name: part for name, part in found.items() if part.shared}
+        return {**shared, **whole, **found}
+
+    def named_parameters(self, *arguments: Any, **more: Any) -> Iterator[tuple[str, nn.Parameter]]:
+        """As of any module; what is deferred is made."""
+        for part in self.modules():
+            if isinstance(part, Operated):
+                part.settle()
+        return super().named_parameters(*arguments, **more)
 
     def adapter_sites(self) -> Mapping[str, AdapterSite]:
         """As the parameter table has them."""

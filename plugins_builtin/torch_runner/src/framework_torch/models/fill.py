@@ -58,7 +58,7 @@ class Filler:
                 continue
             absent = [name for name in names if name not in present]
             if not absent and names:
-                self._set(row.name, self._assemble(row, names, weights))
+                self._fill(row, names, weights)
             elif row.optional:
                 self._set(row.name, self._default(row.name))
             else:
@@ -97,15 +97,32 @@ class Filler:
         dtype = torch.float32 if name in self.ones else self.dtype
         return torch.ones(self.shapes[name], dtype=dtype)
 
-    def _assemble(self, row: Parameter, names: Sequence[str], weights: Weights) -> torch.Tensor:
-        """The parameter from its parts.  A whole one of the right type stays a view."""
+    def _fill(self, row: Parameter, names: Sequence[str], weights: Weights) -> None:
+        """Checks the parts, and makes the parameter from them: at once, or where its owner can
+        defer it when it is asked for."""
         shape = self.shapes[row.name]
         rows = row.parts or (shape[0],)
-        parts = []
         for index, name in enumerate(names):
             expected = (rows[index], *shape[1:])
             self._check_shape(weights, name, tuple(weights.shape(name)), expected)
-            parts.append(weights.get(name))
+        owner, _, attribute = row.name.rpartition(".")
+        defer = getattr(self.module.get_submodule(owner), "defer", None)
+        if defer is None or not row.quantizable:
+            self._set(row.name, self._assemble(row, names, weights))
+        elif weights.naming == "gguf":  # to read may be to compute
+            defer(attribute, lambda: self._assemble(row, names, weights))
+        else:
+            kept = {name: weights.get(name) for name in names}
+            defer(attribute, lambda: self._joined(row, [kept.pop(name) for name in names], weights))
+
+    def _assemble(self, row: Parameter, names: Sequence[str], weights: Weights) -> torch.Tensor:
+        """The parameter from the files.  A whole one of the right type stays a view."""
+        return self._joined(row, [weights.get(name) for name in names], weights)
+
+    def _joined(self, row: Parameter, parts: list[torch.Tensor], weights: Weights) -> torch.Tensor:
+        """The parameter from its parts, which are let go one by one."""
+        shape = self.shapes[row.name]
+        rows = row.parts or (shape[0],)
         if weights.naming == "gguf" and row.gguf_transform is not None:
             undo = self.transforms[row.gguf_transform]
             parts = [undo(part, index) for index, part in enumerate(parts)]
@@ -114,8 +131,8 @@ class Filler:
             return parts[0].to(dtype)
         whole = torch.empty(shape, dtype=dtype)
         start = 0
-        for part, count in zip(parts, rows, strict=True):
-            whole[start : start + count].copy_(part)
+        for count in rows:
+            whole[start : start + count].copy_(parts.pop(0))
             start += count
         return whole
 

@@ -38,6 +38,9 @@ class Operated(nn.Module):
     Until a kernel is adopted, `forward` computes plainly; then it is the kernel's own call, so
     that nothing stands between the model and the kernel.  num_bytes: of the weights as it is used.
     taken_by: takes what adapters change, where this is computed as a part of another use.
+
+    A weight may be deferred: it is made when somebody first asks for it.  Kernels take one use
+    after the other, so that what they pack is not there for all of them at one time.
     """
 
     op: str
@@ -55,8 +58,32 @@ class Operated(nn.Module):
     ) -> None:
         super().__init__()
         self.sizes, self.constants, self.traits = sizes, constants or {}, traits
+        self._deferred: dict[str, Callable[[], torch.Tensor]] = {}
+
+    def defer(self, name: str, make: Callable[[], torch.Tensor]) -> None:
+        """Make the parameter `name` when it is asked for; an error of `make` comes then."""
+        setattr(self, name, None)
+        self._deferred[name] = make
+
+    def settle(self) -> None:
+        """Make what is deferred."""
+        for name in tuple(self._deferred):
+            getattr(self, name)
+
+    def __getattr__(self, name: str) -> Any:
+        deferred = self.__dict__.get("_deferred")
+        if deferred and name in deferred:
+            made = nn.Parameter(deferred[name](), requires_grad=False)
+            del deferred[name]
+            setattr(self, name, made)
+        return super().__getattr__(name)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        self.settle()
+        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def weights(self) -> Mapping[str, torch.Tensor]:
+        self.settle()
         return dict(self.named_parameters(recurse=False))
 
     def adopt(self, prepared: Prepared) -> None:
