@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from framework.contracts.messages import KVEvent
 
-LEAST = 1024
+LEAST = 2**16
+"""Events that are kept whatever they are: who takes them now and then gets every one."""
 
 
 class EventLog:
     """In order.  Where nobody takes the events they do not grow for ever: told is then what makes
-    the same of the same cache, without what came and went in between.  So no more are kept than a
-    few for each page.
+    the same of the same cache, without what came and went in between.  So no more are kept than
+    LEAST, or a few for each page.
     """
 
     def __init__(self) -> None:
