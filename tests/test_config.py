@@ -200,9 +200,31 @@ def test_a_nested_value_that_unfolds_to_any_length_is_told_shortly(tmp_path):
         folded = f"&a{i + 1} [{folded}{f', *a{i}' * 9}]"
     file = tmp_path / "engine.yaml"
     file.write_text(f"model: {folded}")
-    with pytest.raises(ConfigError, match="section 'model'") as caught:
+    with pytest.raises(ConfigError, match=r"this stands for more than \d+ values") as caught:
         resolve({}, file=file)
     assert len(str(caught.value)) < 500
+    file.write_text(f"model: {'[x, ' * 3}[x, x]]]]")
+    with pytest.raises(ConfigError, match="section 'model'"):
+        resolve({}, file=file)
+
+
+@pytest.mark.parametrize("text", ["a: &a [*a]", "&a {b: {c: *a}}", "a: &a {*a : 1}"])
+def test_what_is_part_of_itself_is_told(text):
+    with pytest.raises(ConfigError, match=r"line 1, column \d+: this is part of itself"):
+        read_yaml(text, "a text")
+
+
+def test_an_alias_may_stand_for_what_is_there_elsewhere():
+    assert read_yaml("a: &a [1]\nb: [*a, *a]", "a text") == {"a": [1], "b": [[1], [1]]}
+
+
+def test_an_option_that_is_written_in_both_ways_is_told(tmp_path):
+    """The value stays out of it."""
+    file = tmp_path / "engine.yaml"
+    file.write_text("plugin: {plugin_options: {a.b.c: hush, a: {b: {c: hush}}}}")
+    with pytest.raises(ConfigError, match=r"a\.b\.c is there twice \(file ") as caught:
+        resolve({"model": "m"}, file=file)
+    assert "hush" not in str(caught.value)
 
 
 def test_speculation_may_be_said_in_one_mapping(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from framework.errors import ConfigError
+from framework.shown import shown
 
 if TYPE_CHECKING:
     import typer
@@ -68,13 +69,13 @@ def only_the_core() -> bool:
 
 
 def parse_options(texts: list[str]) -> dict[str, str]:
-    """Read `kind.name.key=value` options; ConfigError for another form."""
+    """Read `kind.name.key=value` options; ConfigError for another form, or one that comes twice."""
     from framework.plugins.options import parse_option
 
-    options = {}
+    options: dict[str, str] = {}
     for text in texts:
         kind, name, key, value = parse_option(text)
-        options[f"{kind}.{name}.{key}"] = value
+        _put_once(options, f"{kind}.{name}.{key}", value, "--plugin-option")
     return options
 
 
@@ -94,7 +95,7 @@ def parse_plugins(texts: list[str]) -> dict[str, str]:
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, object]:
-    """Read `FIELD=VALUE` options; ConfigError for another form."""
+    """Read `FIELD=VALUE` options; ConfigError for another form, or one that comes twice."""
     from framework.config.resolve import none_or_text, read_yaml
 
     settings: dict[str, object] = {}
@@ -106,10 +107,20 @@ def parse_settings(texts: Sequence[str]) -> dict[str, object]:
                 f"--set {text!r} is not understood", expected="FIELD=VALUE", found=text
             )
         structured = value[:1] in ("[", "{")
-        settings[name] = (
-            read_yaml(value, f"--set {name}") if structured else none_or_text(name, value)
-        )
+        read = read_yaml(value, f"--set {name}") if structured else none_or_text(name, value)
+        _put_once(settings, name, read, "--set")
     return settings
+
+
+def _put_once(found: dict[str, Any], name: str, value: object, flag: str) -> None:
+    """Raises ConfigError for a name that is there; the value may be a secret."""
+    if name in found:
+        raise ConfigError(
+            f"{flag} gives {shown(name, 80)} twice",
+            expected="one value of each",
+            mend="leave one of them out",
+        )
+    found[name] = value
 
 
 def resolved_of(

@@ -16,18 +16,30 @@ def nested_options(
     source: where they come from, for messages; the values stay out of these.
     """
     nested: dict[str, dict[str, dict[str, Any]]] = {}
+
+    def put(kind: str, name: str, key: str, value: object) -> None:
+        keys = nested.setdefault(kind, {}).setdefault(name, {})
+        if key in keys:
+            raise ConfigError(
+                f"the option {kind}.{name}.{key} is there twice{f' ({source})' if source else ''}",
+                expected="one value of each option",
+                mend="leave one of them out",
+            )
+        keys[key] = value
+
     for path, value in options.items():
         parts = str(path).split(".", 2)
         if len(parts) == 3 and all(parts):
             kind, name, key = parts
-            nested.setdefault(kind, {}).setdefault(name, {})[key] = value
+            put(kind, name, key, value)
             continue
         if len(parts) != 1 or not isinstance(value, Mapping):
             raise _bad(str(path), value, source)
         for name, keys in value.items():
             if not isinstance(keys, Mapping):
                 raise _bad(f"{path}.{name}", keys, source)
-            nested.setdefault(str(path), {}).setdefault(str(name), {}).update(keys)
+            for key, each in keys.items():
+                put(str(path), str(name), key, each)
     return nested
 
 

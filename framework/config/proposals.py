@@ -44,6 +44,11 @@ class Proposed:
         return f"plugin {self.record.key}"
 
     @property
+    def setting(self) -> Setting:
+        """As a layer of the configuration."""
+        return Setting(OWNER[self.field], self.field, self.value, self.source)
+
+    @property
     def line(self) -> str:
         """What the start-up log says of it."""
         state = {True: "on", False: "off"}.get(self.value, self.value)  # type: ignore[call-overload]
@@ -57,9 +62,7 @@ def propose(resolved: Resolved, registry: PluginRegistry) -> tuple[Resolved, tup
     ConfigError for a value that the field does not take.
     """
     proposed = _proposals(resolved, registry)
-    changed = resolved.with_proposals(
-        Setting(OWNER[p.field], p.field, p.value, p.source) for p in proposed
-    )
+    changed = resolved.with_proposals(each.setting for each in proposed)
     lines = tuple(
         p.line for p in proposed if changed.provenance[f"{OWNER[p.field]}.{p.field}"] == p.source
     )

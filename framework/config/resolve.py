@@ -7,14 +7,12 @@ flags.
 
 from __future__ import annotations
 
-import re
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import SecretStr, ValidationError
 
 from framework.config.layers import (
@@ -29,18 +27,12 @@ from framework.config.layers import (
 from framework.config.levels import level_settings
 from framework.config.sections import ENV_ALIASES, EngineConfig
 from framework.config.speculation import expanded
-from framework.config.strict_yaml import StrictLoader
+from framework.config.strict_yaml import read_yaml as read_yaml
 from framework.errors import ConfigError
 from framework.shown import shown
 
 _PREFIX = "FRAMEWORK_"
 _OPTION = "plugin_option"
-# Beside its own errors yaml lets through those of the constructors of dates and numbers, and
-# of nesting that is too deep.
-_YAML_ERRORS = (yaml.YAMLError, ValueError, LookupError, TypeError, RecursionError)
-_QUOTED = re.compile(r"(?s)'(?:<[a-z ]+>|[^\w\s])'|(['\"]).*\1")
-"""What an error of the parser quotes: its own words, such as ',' and '<scalar>', or (a group) the
-text."""
 _NOTHING = ("null", "none")
 _EXPECTED = {
     "tuple_type": "a list, such as [NAME, NAME]",
@@ -97,24 +89,6 @@ def _resolved(preset: list[Setting], proposed: list[Setting], given: list[Settin
     except ValidationError as error:
         raise _invalid(error, merged.sources) from None
     return Resolved(config=config, provenance=merged.sources, defaults=preset, given=given)
-
-
-def read_yaml(text: str, source: str) -> Any:
-    """The value that a text from `source` holds.  Raises ConfigError."""
-    try:
-        return yaml.load(text, StrictLoader)  # a safe one
-    except _YAML_ERRORS as error:
-        fault = _fault(error)
-    # Without the cause, which quotes the text: a secret may stand in it.
-    raise ConfigError(f"{source} is not JSON or YAML: {fault}")
-
-
-def _fault(error: Exception) -> str:
-    """What is wrong and where, without anything of the text itself."""
-    said = getattr(error, "problem", None) or str(error) or type(error).__name__
-    mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return place + _QUOTED.sub(lambda found: "..." if found[1] else found[0], said)
 
 
 def none_or_text(name: str, text: str) -> str | None:

@@ -72,7 +72,7 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
     from pydantic import ValidationError
 
     try:
-        return model(**values)
+        return _made(model, values)
     except ValidationError as error:
         # The values themselves stay out of the message: one may be a secret, which a validator
         # of the plugin's own may quote.
@@ -87,6 +87,28 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
         distribution=record.distribution,
         mend=f"set --plugin-option {record.kind}.{record.name}.KEY=VALUE",
     )
+
+
+def _made(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
+    """The options; a text that a field does not take is read as the list or mapping that it
+    spells, as a flag or the environment have no other way to give one."""
+    from pydantic import ValidationError
+
+    try:
+        return model(**values)
+    except ValidationError as error:
+        for fault in error.errors(include_input=False, include_url=False):
+            key = fault["loc"][0] if fault["loc"] else None
+            text = values.get(str(key))
+            if isinstance(text, str) and text.lstrip()[:1] in ("[", "{"):
+                values[str(key)] = _read(str(key), text)
+    return model(**values)
+
+
+def _read(key: str, text: str) -> object:
+    from framework.config.strict_yaml import read_yaml
+
+    return read_yaml(text, f"option {key!r} of a plugin")
 
 
 def secrets_in(model: type[BaseModel] | None, values: Mapping[str, Any] | None) -> list[str]:

@@ -8,6 +8,9 @@ import pytest
 from typer.testing import CliRunner
 
 from framework.cli.app import build_app
+from framework.errors import ConfigError
+from framework.plugins.policy import Policy
+from framework.plugins.registry import PluginRegistry
 
 SOURCE = """
 from pydantic import AliasChoices, BaseModel, Field, SecretStr
@@ -22,7 +25,13 @@ class WithOptions(SchedulingPolicy):
         token: SecretStr | None = None
         inner: Inner | None = None
         quiet: str = Field(default="", repr=False)
+        text: str = ""
+        names: list[str] = []
+        limits: dict[str, int] = {}
         wide: int = Field(default=1, validation_alias=AliasChoices("wide", "width"))
+    def __init__(self, options):
+        super().__init__(options)
+        self.options = options
     def keys(self, requests):
         return requests.arrival.astype(float)
 """
@@ -83,9 +92,58 @@ def test_options_of_plugins_are_checked_and_secrets_hidden(plugin, monkeypatch):
     assert "hush" not in ended.output
 
 
+@pytest.mark.parametrize("way", ["flag", "environment"])
+def test_an_option_that_is_a_list_or_a_mapping_may_be_written_as_one(plugin, monkeypatch, way):
+    """Where the plugin takes a text it stays one, whatever it begins with."""
+    given = {"names": "[a, b]", "limits": '{"a": "1"}', "inner": "{key: hush}", "text": "[a]"}
+    flags = []
+    for key, value in given.items():
+        if way == "flag":
+            flags.append(f"--plugin-option=scheduling_policy.p.{key}={value}")
+        else:
+            monkeypatch.setenv(
+                f"FRAMEWORK_PLUGIN_OPTION__SCHEDULING_POLICY__P__{key.upper()}", value
+            )
+    ended = show(plugin, *flags, ["--json"])
+    assert (ended.exit_code, "hush" in ended.output) == (0, False), ended.output
+    found = {key.rpartition(".")[2]: value for key, (value, _) in values(ended).items()}
+    assert {key: found[key] for key in given} == given | {"inner": "**********"}
+
+
+def test_a_text_that_spells_a_list_becomes_one(plugin):
+    """Where the options are made; also a secret in it stays out of messages."""
+    registry = PluginRegistry(
+        policy=Policy(),
+        ad_hoc={"scheduling_policy:p": plugin.rpartition("p=")[2]},
+        options={
+            "scheduling_policy": {"p": {"names": "[a, b]", "limits": "{a: '1'}", "text": "[a]"}}
+        },
+    )
+    options = registry.create("scheduling_policy", "p").options
+    assert (options.names, options.limits, options.text) == (["a", "b"], {"a": 1}, "[a]")
+
+
+@pytest.mark.parametrize(
+    ("flag", "values"),
+    [
+        ("--plugin-option", ["scheduling_policy.p.token=hush", "scheduling_policy.p.token=hash"]),
+        ("--set", ["token=hush", "token=hash"]),
+    ],
+)
+def test_what_is_given_twice_is_an_error_and_not_shown(plugin, flag, values):
+    texts = [f"{flag}={value}" for value in values]
+    ended = show(plugin, *texts, []) if flag != "--set" else show(texts)
+    assert isinstance(ended.exception, ConfigError)
+    told = str(ended.exception)
+    assert "twice" in told
+    assert not [word for word in ("hush", "hash") if word in told]
+
+
 @pytest.mark.parametrize(
     ("option", "words"),
     [
+        ("scheduling_policy.p.names=[hush", "names"),
+        ("scheduling_policy.p.limits={a: hush}", "limits.a: Input should be a valid integer"),
         ("scheduling_policy.p.dept=hush", "did you mean 'depth'"),
         ("scheduling_policy.p.depth=hush", "depth: Input should be a valid integer"),
         ("scheduling_policy.p.inner=hush", "inner: "),

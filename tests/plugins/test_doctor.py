@@ -332,6 +332,9 @@ def test_the_command(house):
     manifest = house.manifest("scheduling_policy", "p")
     manifest += '[[plugin.config]]\nfield = "modl"\nvalue = 1\nreason = "r"\n'
     house.add("d", {"scheduling_policies p": "P"}, source, manifest)
+    manifest = house.manifest("scheduling_policy", "q")
+    manifest += '[[plugin.config]]\nfield = "max_num_seqs"\nvalue = "no"\nreason = "r"\n'
+    house.add("e", {"scheduling_policies q": "P"}, source, manifest)
 
     def run(*arguments, **env):
         environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEWORK_")}
@@ -351,10 +354,13 @@ def test_the_command(house):
     assert [(row["code"], row["severity"]) for row in rows] == [
         ("list", "warning"),
         ("proposal", "error"),
+        ("proposal", "error"),
     ]
-    code, rows = told(FRAMEWORK_PLUGINS_DENY="p")
+    assert (rows[2]["plugin"], rows[2]["distribution"]) == ("scheduling_policy:q@e", "e")
+    assert "max_num_seqs is invalid" in rows[2]["message"]
+    code, rows = told(FRAMEWORK_PLUGINS_DENY="p,q")
     assert (code in (0, None), rows) == (True, [])
-    frozen = run("--no-import", FRAMEWORK_PLUGINS_FROZEN="1", FRAMEWORK_PLUGINS_DENY="p")
+    frozen = run("--no-import", FRAMEWORK_PLUGINS_FROZEN="1", FRAMEWORK_PLUGINS_DENY="p,q")
     assert frozen.returncode == 1
     assert "error: there is no lock file" in frozen.stdout
     assert "  mend: framework plugins lock" in frozen.stdout

@@ -12,7 +12,7 @@ from framework.cli.printing import Json, print_json
 from framework.shown import printable
 
 if TYPE_CHECKING:
-    from framework.config.sections import EngineConfig
+    from framework.config.resolve import Resolved
     from framework.plugins.doctor import Finding
     from framework.plugins.registry import PluginRegistry
 
@@ -46,12 +46,13 @@ def doctor(
     from framework.config.choices import choices_of, open_registry
     from framework.plugins.doctor import examine
 
-    configuration = resolved_of(context, None, config, settings).config
+    resolved = resolved_of(context, None, config, settings)
+    configuration = resolved.config
     registry = open_registry(configuration)
     findings = examine(
         registry, choices_of(configuration), try_imports=imports, slow=slow, budget=budget
     )
-    findings += _of_configuration(configuration, registry)
+    findings += _of_configuration(resolved, registry)
     errors = sum(finding.severity == "error" for finding in findings)
     if as_json:
         print_json({"errors": errors, "findings": [finding.as_dict() for finding in findings]})
@@ -65,8 +66,8 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _of_configuration(config: EngineConfig, registry: PluginRegistry) -> list[Finding]:
-    """What plugins propose, and the lock file of a frozen configuration."""
+def _of_configuration(resolved: Resolved, registry: PluginRegistry) -> list[Finding]:
+    """What plugins propose, each by itself, and the lock file of a frozen configuration."""
     from framework.config.choices import check_frozen
     from framework.config.proposals import check_proposals
     from framework.errors import FrameworkError
@@ -78,11 +79,11 @@ def _of_configuration(config: EngineConfig, registry: PluginRegistry) -> list[Fi
         if record.state is State.DENIED:
             continue
         try:
-            check_proposals(record)
+            resolved.with_proposals(each.setting for each in check_proposals(record))
         except FrameworkError as error:
-            found.append(of_error("proposal", error))
+            found.append(of_error("proposal", error, record))
     try:
-        check_frozen(config, registry)
+        check_frozen(resolved.config, registry)
     except FrameworkError as error:
         found.append(of_error("lock", error))
     return found

@@ -50,8 +50,11 @@ def of_problem(problem: Problem) -> Finding:
     )
 
 
-def of_error(code: str, error: FrameworkError) -> Finding:
-    """An error that a start would end with."""
+def of_error(code: str, error: FrameworkError, record: Record | None = None) -> Finding:
+    """An error that a start would end with.  record: whose it is, where the error does not say."""
+    if record is not None and not isinstance(error, PluginError):
+        text = f"{record.key}: {error.message} (found: {error.found})"
+        return about(record, code, text, f"expected: {error.expected}; correct its manifest")
     found = "" if error.found is None else f" (found: {error.found})"
     return Finding(
         code=code,
