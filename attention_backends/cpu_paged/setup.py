@@ -38,6 +38,7 @@ setup(
                     "attend_part",
                     "linear",
                     "linear_amx",
+                    "linear_amx_layout",
                     "linear_layout",
                     "linear_multiply",
                     "linear_rows",
