@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -40,7 +41,8 @@ def watched(record: Record, slow_after: float) -> Iterator[None]:
     An import can end the process in a way that Python never sees (`os._exit`, a crash in
     native code), so for a third party the breadcrumb goes to stderr, flushed.  One that lasts
     longer than `slow_after` seconds is named there while it does.  An error that nobody can
-    catch (in a `__del__`) and a heavy library are warnings.
+    catch (in a `__del__`), a heavy library and a thread that the end of the process has to wait for
+    are warnings.  Where it forks, the second process ends with a line that names it.
     """
     line = f"importing plugin {record.key} {record.version or ''} ({record.value})"
     log.info(line)
@@ -53,13 +55,24 @@ def watched(record: Record, slow_after: float) -> Iterator[None]:
     )
     timer.name = "framework-import-watch"  # cancelled, it still lives for a moment
     timer.daemon = True
-    there = set(sys.modules)
+    there, threads, process = set(sys.modules), set(threading.enumerate()), os.getpid()
     timer.start()
     try:
         with heard(lambda text: log.warning("plugin %s, on import: %s", record.key, text)):
             yield
     finally:
+        if os.getpid() != process:  # two of everything, on one terminal and one port
+            _say(f"plugin {record.key} forks when it is imported; the second process ends here")
+            os._exit(1)
         timer.cancel()
+    for thread in set(threading.enumerate()) - threads - {timer}:
+        if not thread.daemon:
+            log.warning(
+                "plugin %s starts a thread when it is imported, %s: no end of the process before "
+                "that of the thread",
+                record.key,
+                in_a_line(thread.name, 80),
+            )
     heavy = loaded_since(there)
     if heavy:
         log.warning(

@@ -317,6 +317,15 @@ def test_attributes_of_any_value_are_taken(house, look):
     assert look(imports=True) == {}
 
 
+def test_a_slip_in_the_lists_of_a_manifest_is_told(house, look):
+    """A name that looks like none may be that of a plugin that is not installed."""
+    house.thing("tiger", "d1")
+    house.thing("cat", "d2", replaces=["tigre", "elsewhere"], before=["tiger"])
+    finding = look()["order"]
+    assert (finding.severity, finding.plugin) == ("warning", "thing:cat@d2")
+    assert "replaces = 'tigre', which no thing is called (did you mean 'tiger'?)" in finding.message
+
+
 def test_a_process_that_is_only_a_part_looks_at_all(house, look):
     """A plugin of another process is examined like any other."""
     house.add("d", {"things a": "T"}, "raise RuntimeError", house.manifest("thing", "a"))

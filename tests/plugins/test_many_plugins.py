@@ -19,6 +19,7 @@ BAD = {
     "bad_end": "class B:\n    def __del__(self): raise ValueError('at the end')\nB()\n",
     "heavy": "import vllm\n",
     "fails": "raise RuntimeError('boom')",
+    "forks": "import os\nchild = os.fork()\nif child: os.waitpid(child, 0)\n",
 }
 POLICY = """
 from framework.contracts.scheduling_policy import SchedulingPolicy
@@ -31,6 +32,7 @@ import sys
 from framework import LLM
 from framework.testing.fake_model import MODEL, fake_plugins
 LLM(MODEL, plugins=fake_plugins(), executor="echo", slow_import=0.2, scheduling_policy=sys.argv[1])
+print("started")
 """
 
 
@@ -102,6 +104,7 @@ def test_bad_plugins_that_nobody_chose_do_not_stop_a_start(bad):
         ("bad_end", 0, "plugin scheduling_policy:bad_end@d-bad_end, on import: B.__del__ raised"),
         ("heavy", 0, "plugin scheduling_policy:heavy@d-heavy imports vllm"),
         ("fails", 1, "plugin scheduling_policy:fails@d-fails failed on import"),
+        ("forks", 0, "plugin scheduling_policy:forks@d-forks forks when it is imported"),
     ],
 )
 def test_a_bad_plugin_that_was_chosen_is_named(bad, name, status, words):
@@ -109,6 +112,7 @@ def test_a_bad_plugin_that_was_chosen_is_named(bad, name, status, words):
     ended = start(bad, name)
     assert ended.returncode == status
     assert words in ended.stderr
+    assert ended.stdout == ("started\n" if status == 0 else "")
 
 
 def test_a_plugin_that_hangs_is_named_while_it_does(bad):

@@ -30,6 +30,22 @@ def test_an_error_in_del_during_the_import_names_the_plugin(house, caplog, capsy
     assert registry.records("thing")[0].state is State.LOADED
 
 
+@pytest.mark.parametrize("daemon", [False, True])
+def test_a_thread_that_the_end_has_to_wait_for_names_the_plugin(house, caplog, daemon):
+    house.add(
+        "d",
+        {"things t": "T"},
+        "import threading\ngo = threading.Event()\n"
+        f"thread = threading.Thread(target=go.wait, name='mine', daemon={daemon})\nthread.start()\n"
+        + GOOD,
+    )
+    cls = house.registry().load("thing", "t")
+    module = sys.modules[cls.__module__]
+    module.go.set()
+    module.thread.join()
+    assert ("thing:t@d starts a thread when it is imported, mine" in caplog.text) is not daemon
+
+
 @pytest.mark.parametrize("seconds", [math.inf, 1e308])
 def test_an_import_may_take_longer_than_a_clock_can_wait(house, monkeypatch, seconds):
     """A timer that is asked for more dies with a traceback of its own."""

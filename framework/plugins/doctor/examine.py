@@ -15,10 +15,12 @@ from framework.plugins.doctor.metadata import (
 )
 from framework.plugins.kinds import Cardinality
 from framework.plugins.lookup import replacement
+from framework.plugins.near import did_you_mean
 from framework.plugins.ordering import in_order
 from framework.plugins.records import Record, State
 from framework.plugins.registry import PluginRegistry
 from framework.plugins.resolved import Choices
+from framework.shown import shown
 
 
 def examine(
@@ -114,6 +116,24 @@ def _orders(registry: PluginRegistry, records: Sequence[Record]) -> Iterator[Fin
                 replacement(record, found)
         except FrameworkError as error:
             yield of_error("order", error)
+        names = {record.name for record in registry.records(kind.name)}
+        for record in found:
+            yield from _slips(record, names)
+
+
+def _slips(record: Record, names: set[str]) -> Iterator[Finding]:
+    """Names in a manifest that no plugin has, and that look like one that some have: others may
+    just not be installed."""
+    facts = record.facts
+    lists = {key: getattr(facts, key) for key in ("replaces", "before", "after")} if facts else {}
+    for key, listed in lists.items():
+        for name in set(listed) - names:
+            hint = did_you_mean(name, names)
+            if hint:
+                text = f"{record.key}: its manifest has {key} = {shown(name, 80)}, which no "
+                text += f"{record.kind} is called{hint}"
+                fix = f"correct the manifest of {record.owner}, if that is meant"
+                yield about(record, "order", text, fix, warning=True)
 
 
 def _choices(registry: PluginRegistry, choices: Choices) -> Iterator[Finding]:
