@@ -27,7 +27,8 @@ class NullRunner(ModelRunner):
     """num_pages pages of page_tokens tokens, null page included.  on_finish: called with the
     plan of each step when it ends.
 
-    seconds: of the processor, spent inside the runner, so that a benchmark can leave it out.
+    seconds: spent inside the runner by `clock`, so that a benchmark can leave it out; None: it is
+    not asked, which takes longer than the rest.
     steps: finished.  last: the plan that was finished last.
     """
 
@@ -38,11 +39,13 @@ class NullRunner(ModelRunner):
         page_tokens: int,
         vocab_size: int = 2,
         on_finish: Callable[[StepPlan], None] | None = None,
+        clock: Callable[[], float] | None = thread_time,
     ) -> None:
         super().__init__()
         self._num_pages, self._page_tokens = num_pages, page_tokens
         self._vocab_size = vocab_size
         self._on_finish = on_finish
+        self._clock = clock or (lambda: 0.0)
         self._flight: deque[tuple[StepPlan, StepResult]] = deque()
         self._token_ids: I32 = np.zeros(0, np.int32)
         self.seconds = 0.0
@@ -69,20 +72,20 @@ class NullRunner(ModelRunner):
         """There is no cache."""
 
     def submit(self, plan: StepPlan) -> Ticket:
-        start = thread_time()
+        start = self._clock()
         self._flight.append((plan, self._result(plan)))
         ticket = Ticket(plan.step_id)
-        self.seconds += thread_time() - start
+        self.seconds += self._clock() - start
         return ticket
 
     def finish(self, ticket: Ticket, late: LateInputs) -> StepResult:
-        start = thread_time()
+        start = self._clock()
         plan, result = self._flight.popleft()
         self.last = plan
         self.steps += 1
         if self._on_finish is not None:
             self._on_finish(plan)
-        self.seconds += thread_time() - start
+        self.seconds += self._clock() - start
         return result
 
     def _result(self, plan: StepPlan) -> StepResult:

@@ -81,7 +81,10 @@ class _Simulation:
         self._requests: list[I64] = []
         self._times: list[float] = []
         self._runner = NullRunner(
-            num_pages=config.num_pages, page_tokens=config.page_size, on_finish=self._finish
+            num_pages=config.num_pages,
+            page_tokens=config.page_size,
+            on_finish=self._finish,
+            clock=None,
         )
         settings = CoreConfig(
             max_num_seqs=config.max_num_seqs,
