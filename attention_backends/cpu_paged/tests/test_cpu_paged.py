@@ -9,26 +9,21 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from attention_backends.cpu_paged.tests.house import House, with_one_changed
 from framework.contracts.attention_backend import (
     AttentionParams,
     AttentionQuery,
     AttentionSupported,
-    CommonMetadata,
 )
 from framework.contracts.base import Rejected
-from framework.contracts.kv_cache_spec import FullAttentionSpec
-from framework.contracts.step import CacheGroup
-from framework.errors import UnsupportedError
 from framework.testing.conformance import check
 from framework_cpu_paged.answer import VARIABLE, answer
-from framework_cpu_paged.backend import CpuPagedBackend
 
 _native = pytest.importorskip("framework_cpu_paged._native", reason="no C compiler built it")
 
@@ -41,69 +36,6 @@ QUERY = AttentionQuery(
     num_heads=9,
     num_kv_heads=3,
 )
-
-
-@dataclass
-class House:
-    """A cache of one layer, and requests whose tokens have fixed q, k and v."""
-
-    heads: int = 6
-    kv_heads: int = 2
-    size: int = 32
-    page_tokens: int = 16
-    dtype: torch.dtype = torch.float32
-    pages: int = 400
-
-    def __post_init__(self) -> None:
-        self.backend = CpuPagedBackend()
-        name = str(self.dtype).removeprefix("torch.")
-        spec = FullAttentionSpec(
-            num_kv_heads=self.kv_heads, head_size=self.size, head_size_v=self.size, dtype=name
-        )
-        group = CacheGroup(layers=("0",), spec=spec, page_tokens=self.page_tokens)
-        self.builder = self.backend.builder(group)
-        layout = self.backend.layout(spec, self.page_tokens, self.pages)
-        self.cache = torch.full(layout.shape, math.nan, dtype=self.dtype)
-        self.free = list(range(1, self.pages))
-
-    def request(self, length: int, seed: int):
-        made = torch.Generator().manual_seed(seed)
-        q = torch.randn(length, self.heads, self.size, generator=made)
-        k = torch.randn(length, self.kv_heads, self.size, generator=made)
-        v = torch.randn(length, self.kv_heads, self.size, generator=made)
-        count = -(-length // self.page_tokens)
-        pages = [self.free.pop(seed % len(self.free)) for _ in range(count)]
-        return q, k, v, pages
-
-    def step(self, rows, params, causal=True):
-        """rows: (request, first token, last token); the outputs of each row."""
-        width = max(len(request[3]) for request, _, _ in rows)
-        table = np.zeros((len(rows), width), np.int32)
-        slots, starts = [], [0]
-        for index, ((_, _, _, pages), first, last) in enumerate(rows):
-            table[index, : len(pages)] = pages
-            at = np.arange(first, last)
-            page, offset = np.divmod(at, self.page_tokens)
-            slots.append(np.array(pages)[page] * self.page_tokens + offset)
-            starts.append(starts[-1] + last - first)
-        lengths = np.array([last for _, _, last in rows], np.int32)
-        host = np.array(starts, np.int32)
-        common = CommonMetadata(
-            query_starts=torch.from_numpy(host),
-            lengths=torch.from_numpy(lengths),
-            page_table=torch.from_numpy(table),
-            slot_mapping=torch.from_numpy(np.concatenate(slots).astype(np.int64)),
-            query_starts_host=host,
-            lengths_host=lengths,
-            max_query=int(np.diff(host).max()),
-            max_length=int(lengths.max()),
-            causal=causal,
-        )
-        q, k, v = (torch.cat([request[i][a:b] for request, a, b in rows]) for i in range(3))
-        out = torch.full_like(q, math.nan)
-        metadata = self.builder.plan(common)
-        self.backend.run(q, k, v, self.cache, metadata, params, out)
-        return [out[a:b] for a, b in itertools.pairwise(starts)]
 
 
 def direct(request, params):
@@ -206,24 +138,6 @@ def test_the_threads_are_torchs_own():
 
 
 @pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("head_size_v", 24),
-        ("page_tokens", 8),
-        ("num_heads", 99),
-        ("layer_type", "cross"),
-        ("cache_dtype", "float8_e4m3"),
-        ("mla", True),
-    ],
-)
-def test_what_it_cannot_do_is_rejected_by_name(field, value):
-    found = answer(replace(QUERY, **{field: value}))
-    assert isinstance(found, Rejected)
-    assert field in [reason.field for reason in found.reasons]
-    assert all(reason.remedy for reason in found.reasons)
-
-
-@pytest.mark.parametrize(
     ("features", "cache_dtype", "instructions", "preferred"),
     [
         ({"avx2", "f16c", "fma"}, "float32", "", ("float16",)),
@@ -265,110 +179,6 @@ def test_it_installs_without_a_compiler(tmp_path):
     assert found.stdout == "False\n"
 
 
-def test_too_many_heads_are_refused_before_anything_is_written():
-    house = House(heads=66, kv_heads=2)
-    with pytest.raises(UnsupportedError, match="number of heads"):
-        house.step([(house.request(4, 1), 0, 4)], PARAMS)
-    assert house.cache.isnan().all()
-
-
-# q [T, 6, 32], k, v [T, 2, 32], a cache [pages, 2, 16 * 64], and out as q: one of them is changed.
-MISFITS = {
-    "queries of another type": ("q", lambda t: t.half()),
-    "keys of another type": ("k", lambda t: t.half()),
-    "values of another type": ("v", lambda t: t.bfloat16()),
-    "a result of another type": ("out", lambda t: t.bfloat16()),
-    "integers": ("q", lambda t: t.int()),
-    "queries elsewhere": ("q", lambda t: t.to("meta")),
-    "a cache elsewhere": ("cache", lambda t: t.to("meta")),
-    "fewer keys": ("k", lambda t: t[:-1]),
-    "fewer values": ("v", lambda t: t[:-1]),
-    "fewer queries": ("q", lambda t: t[:-1]),
-    "a short result": ("out", lambda t: t[:-1]),
-    "keys of fewer heads": ("k", lambda t: t[:, :1]),
-    "narrow keys": ("k", lambda t: t[..., :16].contiguous()),
-    "a narrow result": ("out", lambda t: t[..., :16].contiguous()),
-    "a result of fewer heads": ("out", lambda t: t[:, :3].contiguous()),
-    "no heads": ("q", lambda t: t[:, :0]),
-    "no KV heads": ("v", lambda t: t[:, :0]),
-    "queries without heads": ("q", lambda t: t.flatten(1)),
-    "scattered queries": ("q", lambda t: t.transpose(1, 2).contiguous().transpose(1, 2)),
-    "scattered keys": ("k", lambda t: t.repeat(1, 1, 2)[..., ::2]),
-    "scattered values": ("v", lambda t: t.repeat(1, 2, 1)[:, ::2]),
-    "a scattered result": ("out", lambda t: t.repeat(1, 2, 1)[:, :6]),
-    "a cache of other heads": ("cache", lambda t: t[:, :1]),
-    "a cache of smaller pages": ("cache", lambda t: t[..., :512]),
-    "a cache of whole tokens": ("cache", lambda t: t.flatten(1)),
-}
-
-
-@pytest.mark.parametrize("changed", MISFITS)
-def test_tensors_that_the_part_in_c_would_misread_are_refused(changed):
-    """It has addresses alone, and would read or write beyond them."""
-    house = House()
-    house.backend.run = _with_one_changed(house.backend.run, *MISFITS[changed])
-    with pytest.raises(UnsupportedError, match="the cpu_paged backend does not serve this"):
-        house.step([(house.request(4, 1), 0, 4)], PARAMS)
-    assert house.cache.isnan().all()
-
-
-def _with_one_changed(run, name, change):
-    def changed(q, k, v, cache, metadata, params, out):
-        tensors = {"q": q, "k": k, "v": v, "cache": cache, "out": out}
-        tensors[name] = change(tensors[name])
-        run(**tensors, metadata=metadata, params=params)
-
-    return changed
-
-
-@pytest.mark.parametrize(
-    ("field", "change"),
-    [
-        ("query_starts", lambda t: t.long()),
-        ("query_starts", lambda t: t[:-1]),
-        ("lengths", lambda t: t.long()),
-        ("lengths", lambda t: t.to("meta")),
-        ("page_table", lambda t: t.long()),
-        ("page_table", lambda t: t[:-1]),
-        ("page_table", lambda t: t[0]),
-        ("slot_mapping", lambda t: t.int()),
-        ("slot_mapping", lambda t: t[None]),
-    ],
-)
-def test_metadata_that_the_part_in_c_would_misread_is_refused(field, change):
-    house = House()
-    plan = house.builder.plan
-
-    def changed(common):
-        return plan(replace(common, **{field: change(getattr(common, field))}))
-
-    house.builder.plan = changed
-    with pytest.raises(UnsupportedError, match=f"of {field.replace('_', ' ')}"):
-        house.step([(house.request(4, 1), 0, 4)], PARAMS)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"sinks": torch.zeros(5)},
-        {"alibi_slopes": torch.zeros(6, 2)},
-        {"sinks": torch.zeros(6, device="meta")},
-        {"window": 0},
-        {"chunk": -1},
-    ],
-)
-def test_parameters_of_a_layer_that_do_not_fit_are_refused(changes):
-    house = House()
-    with pytest.raises(UnsupportedError, match=next(iter(changes))):
-        house.step([(house.request(4, 1), 0, 4)], replace(PARAMS, **changes))
-    assert house.cache.isnan().all()
-
-
-def test_pages_of_a_size_that_is_not_served_have_no_builder():
-    with pytest.raises(UnsupportedError, match="page size"):
-        House(page_tokens=8)
-
-
 def test_places_of_single_heads_and_numbers_may_be_any():
     """Torch gives a dimension of one place whatever stride it likes."""
     params = AttentionParams(scale=1.0)
@@ -376,7 +186,7 @@ def test_places_of_single_heads_and_numbers_may_be_any():
     request = usual.request(4, 1)
     (right,) = usual.step([(request, 0, 4)], params)
     odd = House(heads=1, kv_heads=1, size=16)
-    odd.backend.run = _with_one_changed(
+    odd.backend.run = with_one_changed(
         odd.backend.run, "q", lambda t: t.as_strided(t.shape, (16, 99, 1))
     )
     (found,) = odd.step([(odd.request(4, 1), 0, 4)], params)
