@@ -291,6 +291,73 @@ class ErrsInLayerOutputs(ChangedLayers):
         return result * 1.1 if query.op == "layer_output" else result
 
 
+class ChangedUpdates(CpuPackedKernel):
+    """Another update of adapters."""
+
+    def __init_subclass__(cls):
+        cls.__doc__ = "Broken on purpose."
+
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        if query.op != "framework.low_rank":
+            return prepared
+        return replace(prepared, call=self.changed(prepared.call))
+
+    def changed(self, call):
+        return lambda x, y, at: self.update(call, x, y, at)
+
+
+@breaks("KERN-109")
+class OverwritesRows(ChangedUpdates):
+    def update(self, call, x, y, at):
+        y[slice(None) if at is None else at] = 0
+        call(x, y, at)
+
+
+@breaks("KERN-109")
+class AddsToAllRows(ChangedUpdates):
+    def update(self, call, x, y, at):
+        call(x, y, None)
+
+
+@breaks("KERN-109")
+class CountsRowsFromTheStart(ChangedUpdates):
+    def update(self, call, x, y, at):
+        call(x, y, None if at is None else torch.arange(len(at)))
+
+
+@breaks("KERN-109")
+class NeedsRowsToAddTo(ChangedUpdates):
+    def update(self, call, x, y, at):
+        assert at is None or len(at)
+        call(x, y, at)
+
+
+@breaks("KERN-109")
+class GivesANewY(ChangedUpdates):
+    def update(self, call, x, y, at):
+        result = y.clone()
+        call(x, result, at)
+        return result
+
+
+@breaks("KERN-109")
+class RoundsUpdates(ChangedUpdates):
+    def update(self, call, x, y, at):
+        call(x.bfloat16().float(), y, at)
+
+
+@breaks("KERN-110")
+class AddsTheFirstAlone(ChangedUpdates):
+    def changed(self, call):
+        def update(x, y, at):
+            call(x, y, at)
+
+        update.own = call
+        update.together = lambda x, y, pairs: pairs[0][0](x, y, pairs[0][1])
+        return update
+
+
 @breaks("KERN-206")
 class LosesAndSaysNotWhy(Changed):
     def answered(self, query, answer):
@@ -319,7 +386,14 @@ class SharesNotAndSaysNotWhy(Changed):
         return rejected(query, "dtype") if query.keep_once else answer
 
 
-OPS = {201: "linear", 202: "logits", 203: "rms_norm", 207: "layer_input", 208: "layer_output"}
+OPS = {
+    201: "linear",
+    202: "logits",
+    203: "rms_norm",
+    207: "layer_input",
+    208: "layer_output",
+    209: "framework.low_rank",
+}
 NAMES_ANOTHER = [breaks(f"KERN-{number}")(names_another(op)) for number, op in OPS.items()]
 
 

@@ -14,6 +14,7 @@ from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.kernel_base import Bound
+from framework.testing.conformance.suites.kernel_low_rank import KernelLowRank
 from framework.testing.conformance.suites.kernel_wishes import ROWS, KernelWishes
 from framework.testing.conformance.suites.place import (
     bridge_to,
@@ -24,7 +25,7 @@ from framework.testing.conformance.suites.place import (
 from framework.testing.conformance.suites.queries import but, check_rejected
 
 
-class KernelSuite(KernelWishes):
+class KernelSuite(KernelWishes, KernelLowRank):
     """Seeded random uses of the operators that a kernel serves, against numpy in float64.
 
     A result may be off by what the kernel's own answer says, and by no more.
@@ -32,7 +33,7 @@ class KernelSuite(KernelWishes):
 
     ordinary = ("inputs_stay",)
     capabilities = (
-        *("linear", "logits", "rms_norm", "layer_input", "layer_output"),
+        *("linear", "logits", "rms_norm", "layer_input", "layer_output", "low_rank"),
         *("row_independent", "keep_once", "lossless"),
     )
 
@@ -44,7 +45,7 @@ class KernelSuite(KernelWishes):
         for wish in wishes:
             if any(isinstance(own.answer(but(q, **{wish: True})), KernelSupported) for q in served):
                 found.add(wish)
-        return frozenset(found)
+        return frozenset({*found, *(("low_rank",) if self.computes_updates() else ())})
 
     @clause("KERN-020", "a batch without rows gives no rows", of=("prepare",))
     def empty_batches_pass(self) -> None:
