@@ -42,7 +42,7 @@ class Plain(Command):
         return parser
 
 
-@breaks("CMD-010", "CMD-012")
+@breaks("CMD-010", "CMD-012", "CMD-017")
 class Exits(Plain):
     """Leaves the process itself."""
 
@@ -62,7 +62,7 @@ class OwnName(Plain):
         return parser
 
 
-@breaks("CMD-012")
+@breaks("CMD-012", "CMD-017")
 class TakesAll(Plain):
     """Takes a flag that it does not know for a part of the text."""
 
@@ -71,6 +71,34 @@ class TakesAll(Plain):
             return super().run(call)
         print(len(call.arguments), file=sys.stderr)
         return 0
+
+
+@breaks("CMD-017")
+class HasNoJson(Plain):
+    """A flag that others have, and that was forgotten here."""
+
+    def run(self, call):
+        if call.arguments[:1] == ("--json",):
+            raise NotImplementedError
+        return super().run(call)
+
+
+@breaks("CMD-017")
+class LooksUpTheFile(Plain):
+    """Before it looks at the flags."""
+
+    def run(self, call):
+        for word in call.arguments:
+            os.access(word, os.R_OK)
+        return super().run(call)
+
+
+@breaks("CMD-017")
+class TakesADashForItsInput(Plain):
+    """And forgets the rest."""
+
+    def run(self, call):
+        return 0 if "-" in call.arguments else super().run(call)
 
 
 @breaks("CMD-013")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from contextlib import aclosing
+from typing import ClassVar
 
 import fastapi
 import pytest
-from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
 from pydantic import BaseModel
 
 from framework.contracts.endpoint import Endpoint
@@ -317,7 +318,7 @@ class LeavesThreads(Plain):
         return await super().answer(service, fields, request)
 
 
-@breaks("ENDP-027", "ENDP-015")
+@breaks("ENDP-027", "ENDP-015", "ENDP-031")
 class TellsTheLast(Plain):
     """Shows what was asked before, as an example."""
 
@@ -338,6 +339,52 @@ class Markup(Plain):
 
 
 OURS = [r.key for r in PluginRegistry(policy=Policy()).records("endpoint") if r.first_party]
+
+
+@breaks("ENDP-029")
+class WritesAscii(Plain):
+    """Drops what a terminal of its author could not show."""
+
+    async def whole(self, service, fields):
+        return (await super().whole(service, fields)).encode("ascii", "ignore").decode()
+
+
+@breaks("ENDP-030")
+class OpensItself(Plain):
+    """To whatever site the browser shows."""
+
+    async def answer(self, service, fields, request):
+        found = await super().answer(service, fields, request)
+        if fields.stream:
+            return found
+        return JSONResponse(found, headers={"Access-Control-Allow-Origin": "*"})
+
+
+@breaks("ENDP-031")
+class RemembersAll(Plain):
+    """For statistics that nobody has written yet."""
+
+    texts: ClassVar[list[str]] = []
+
+    async def whole(self, service, fields):
+        self.texts.append(fields.text)
+        return await super().whole(service, fields)
+
+
+@breaks("ENDP-031")
+class CachesByItsText(Plain):
+    """Without a bound."""
+
+    def routes(self, service):
+        self.known = {}
+        return super().routes(service)
+
+    async def whole(self, service, fields):
+        if fields.text not in self.known:
+            self.known[fields.text] = await super().whole(service, fields)
+        return self.known[fields.text]
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

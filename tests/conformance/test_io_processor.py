@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 from framework.contracts.io_processor import EnginePrompt, IOProcessor, Reading, known_keys
@@ -17,7 +19,7 @@ from tests.conformance.mutants import (
     unpaired,
 )
 
-READS = ("IO-003", "IO-006", "IO-007", "IO-010", "IO-011", "IO-012", "IO-013", "IO-014")
+READS = ("IO-009", "IO-003", "IO-006", "IO-007", "IO-010", "IO-011", "IO-012", "IO-013", "IO-014")
 
 
 class Sound(IOProcessor):
@@ -200,6 +202,22 @@ class Empties(Sound):
 
     def answer(self, request, reading, outputs):
         return [outputs.pop(0).outputs[0].text for _ in reading.prompts]
+
+
+@breaks("IO-009")
+class Folds(Sound):
+    """So that more of what is asked is asked alike."""
+
+    def words(self, request):
+        return [word.casefold() for word in super().words(request)]
+
+
+@breaks("IO-009")
+class Composes(Sound):
+    """Has one form for each letter."""
+
+    def words(self, request):
+        return [unicodedata.normalize("NFC", word) for word in super().words(request)]
 
 
 MUTANTS = mutants_of(list(globals().values()))

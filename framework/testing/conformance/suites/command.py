@@ -16,8 +16,10 @@ from typing import Any, ClassVar
 from framework.cli.commands import MOST_WORDS, WORD, CommandCall, is_of_core
 from framework.cli.context import RootOptions
 from framework.contracts.command import Command
+from framework.errors import FrameworkError
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
+from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.probe import probe_import
 from framework.testing.conformance.suite import Suite
 
@@ -33,6 +35,12 @@ class Ran:
     out: str
     err: str
     changed: tuple[str, ...]
+
+
+ODD_WORDS = (
+    *("--json", "-", "", "\0", "x" * 10_000, "-1", "1e999", "\u4e2d\udcff", "a=b", "--x=", ".."),
+)
+"""Beside an unknown flag."""
 
 
 class CommandSuite(Suite):
@@ -143,6 +151,32 @@ class CommandSuite(Suite):
             found=_shown(ran.status),
         )
         expect(ran.err.strip(), "what is wrong is not told", expected="a sentence on stderr")
+
+    @clause(
+        "CMD-017",
+        "whatever else stands beside an unknown flag, the call ends with status 2 and a reason",
+        of=("run",),
+    )
+    def odd_words_are_refused(self) -> None:
+        """The unknown flag keeps a command that understands the rest from its work."""
+        for word in ODD_WORDS:
+            # More than once, as the word may be a flag that takes the next one for its value.
+            for words in ((word, *[UNKNOWN] * 3), (UNKNOWN, word)):
+                try:
+                    ran = self.run(*words)
+                except FrameworkError:  # whose text the command line shows
+                    continue
+                except Exception as error:
+                    raise Violation(
+                        f"called with {words!r:.80} it raises {type(error).__name__}: {error}\n"
+                        "  expected: status 2, and a sentence on stderr"
+                    ) from error
+                expect(
+                    type(ran.status) is int and ran.status == 2 and ran.err.strip(),
+                    f"called with {words!r:.80} it tells nobody what is wrong",
+                    expected="status 2, and a sentence on stderr",
+                    found=f"{_shown(ran.status)}, {ran.err.strip()[:80]!r}",
+                )
 
     @clause("CMD-013", "a wrong call writes nothing to stdout", of=("run",))
     def wrong_calls_have_no_answer(self) -> None:

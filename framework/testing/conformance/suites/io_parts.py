@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -124,3 +124,24 @@ def _output(
         metrics=RequestMetrics(arrival_time=0.0),
         pooled=vector,
     )
+
+
+def together(work: Sequence[Callable[[], None]]) -> None:
+    """Run each in a thread of its own; the first error is raised here."""
+    raised: list[BaseException] = []
+    start = threading.Barrier(len(work), timeout=60)
+
+    def run(one: Callable[[], None]) -> None:
+        try:
+            start.wait()
+            one()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -24,6 +23,7 @@ from framework.testing.conformance.suites.io_parts import (
     OwnTokenizer,
     ended,
     outputs_of,
+    together,
 )
 
 THREADS, ROUNDS = 4, 25
@@ -150,7 +150,7 @@ class IOProcessorSuite(Suite):
                 found = [plugin.read(request, place) for request in requests]
                 expect(found == expected, "another reading than alone", expected=expected)
 
-        _together([work] * THREADS)
+        together([work] * THREADS)
         met = any(tokenizer.strangers for tokenizer in tokenizers)
         expect(not met, "a tokenizer was used by a thread that is not its own")
 
@@ -167,6 +167,36 @@ class IOProcessorSuite(Suite):
                 expected="place.limit.check(text) before place.tokenizer.encode(text)",
                 found=f"{request!r:.80}",
             )
+
+    @clause(
+        "IO-009",
+        "a text is read as it was written: neither case nor composed letters are made alike",
+        must=False,
+        of=("read",),
+    )
+    def texts_are_not_folded(self) -> None:
+        """Of texts that are read at all: another one gives another reading."""
+        plugin = self.new()
+
+        def reading(request: Any, key: str, text: str) -> Reading | None:
+            try:
+                return self.read(plugin, {**request, key: text})
+            except FrameworkError:
+                return None
+
+        for request in self.requests():
+            for key in request if isinstance(request, dict) else ():
+                first, other = (reading(request, key, text) for text in ("Ab \u00e9", "cd \u00e9"))
+                if first is None or other is None or first == other:
+                    continue
+                for what, text in (("case", "ab \u00e9"), ("composed letters", "Ab e\u0301")):
+                    again = reading(request, key, text)
+                    expect(
+                        again is None or again.prompts != first.prompts,
+                        f"texts in {key!r} that differ in {what} are read alike",
+                        expected="what the client wrote; folding is the tokenizer's",
+                        found=f"'Ab \u00e9' and {text!r}",
+                    )
 
     @clause("IO-010", "finished outputs are answered", of=("answer",))
     def outputs_are_answered(self) -> None:
@@ -256,24 +286,3 @@ def _sound(reading: object) -> Reading:
     known = isinstance(params, SamplingParams | PoolingParams | None)
     expect(known, "unknown parameters", expected="SamplingParams or PoolingParams", found=params)
     return reading
-
-
-def _together(work: Sequence[Callable[[], None]]) -> None:
-    """Run each in a thread of its own; the first error is raised here."""
-    raised: list[BaseException] = []
-    start = threading.Barrier(len(work), timeout=60)
-
-    def run(one: Callable[[], None]) -> None:
-        try:
-            start.wait()
-            one()
-        except BaseException as error:
-            raised.append(error)
-
-    threads = [threading.Thread(target=run, args=(one,), daemon=True) for one in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if raised:
-        raise raised[0]
