@@ -8,6 +8,7 @@ import torch
 
 from framework.contracts.sampling import SamplingParams
 from framework.errors import ConfigError, IntegrityError
+from framework_torch.sampler import masks
 
 VOCAB = 41
 GREEDY = SamplingParams(temperature=0)
@@ -168,6 +169,23 @@ def test_a_bitmask_forbids_the_tokens_whose_bit_is_clear(make_bench):
                 assert output.token_ids.tolist() == [first, 0, first]
     with pytest.raises(ValueError, match="shape"):
         bench.sample([0], logits[:1], bitmask=words[:1, :2], bitmask_rows=np.array([0]))
+
+
+def test_a_bitmask_leaves_what_it_allows_however_much_that_is():
+    """None, few, half, nearly all and all tokens; on the host, and bit by bit as devices have it."""
+    vocab, shares = 1003, (0.0, 0.01, 0.5, 0.99, 1.0)
+    rng = np.random.default_rng(3)
+    allowed = rng.random((len(shares), 1024)) < np.array(shares)[:, None]
+    words = np.packbits(allowed, axis=1, bitorder="little").view(np.int32)
+    rows = np.array([4, 0, 6, 2, 3])
+    logits = torch.from_numpy(rng.standard_normal((7, vocab)).astype(np.float32))
+    before = logits.clone()
+    masks.apply_bitmask(logits, words, rows)
+    expected = before.clone()
+    expected[rows] = torch.where(torch.from_numpy(allowed[:, :vocab]), before[rows], -torch.inf)
+    assert torch.equal(logits, expected)
+    bits = masks._clear_bits(torch.from_numpy(words), torch.device("cpu"))
+    assert np.array_equal(bits.numpy(), ~allowed)
 
 
 def test_greedy_takes_the_lowest_id_among_equals(make_bench):
