@@ -71,7 +71,7 @@ class Sleeper:
         self._state.asleep = 0
 
     def _check(self, level: int) -> None:
-        if isinstance(level, bool) or level not in LEVELS:
+        if type(level) is not int or level not in LEVELS:  # True and 2.0 equal one of them
             raise InputError(
                 "the level of sleep is invalid",
                 parameter="level",

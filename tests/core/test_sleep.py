@@ -155,7 +155,7 @@ def test_sleep_only_gets_deeper_and_waking_twice_is_nothing(engine):
     check(one)
 
 
-@pytest.mark.parametrize("level", [0, 3, -1, True, "1", None])
+@pytest.mark.parametrize("level", [0, 3, -1, True, "1", None, 2.0])
 def test_another_level_is_refused_and_nothing_happens(engine, level):
     one = filled(engine)
     one.step()

@@ -140,12 +140,13 @@ def test_a_call_with_other_arguments_is_answered_and_requests_go_on(method, argu
     assert replies[1].error is not None
 
 
-def test_what_is_no_key_unpins_nothing():
+@pytest.mark.parametrize("key", [[1], True, 1.0, None])
+def test_what_is_no_key_unpins_nothing(key):
     one = Harness(max_model_len=40)
     one.add("a", [1] * 9, 2)
     one.run()
     assert one.core.pin_prefix([1] * 8)[1] == 8
-    replies, _ = serve(Call(number=1, method="unpin_prefix", arguments={"key": [1]}), core=one.core)
+    replies, _ = serve(Call(number=1, method="unpin_prefix", arguments={"key": key}), core=one.core)
     assert replies[1].value is False
 
 

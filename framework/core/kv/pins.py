@@ -27,7 +27,7 @@ class Pins:
 
     def unpin(self, key: int) -> bool:
         """False if nothing is pinned under `key`, or it is no key."""
-        pages = self._pages.pop(key, None) if isinstance(key, int) else None
+        pages = self._pages.pop(key, None) if type(key) is int else None
         self._pool.release(pages or ())
         return pages is not None
 
