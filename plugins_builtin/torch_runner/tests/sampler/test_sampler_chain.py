@@ -172,7 +172,7 @@ def test_a_bitmask_forbids_the_tokens_whose_bit_is_clear(make_bench):
 
 
 def test_a_bitmask_leaves_what_it_allows_however_much_that_is():
-    """None, few, half, nearly all and all tokens; on the host, and bit by bit as devices have it."""
+    """None, few, half, nearly all and all; on the host, and bit by bit as devices have it."""
     vocab, shares = 1003, (0.0, 0.01, 0.5, 0.99, 1.0)
     rng = np.random.default_rng(3)
     allowed = rng.random((len(shares), 1024)) < np.array(shares)[:, None]
