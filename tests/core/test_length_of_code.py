@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import framework.core
@@ -21,3 +22,15 @@ def test_no_file_of_the_core_is_long_and_no_function():
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 first = min([node, *node.decorator_list], key=lambda part: part.lineno).lineno
                 assert node.end_lineno - first < FUNCTION, f"{path}: {node.name}"
+
+
+FAMILIES = re.compile(r"grammar|structured|speculat|lora|peft|n-?gram|medusa|eagle", re.IGNORECASE)
+"""Structured output, speculation and adapters by their names; that drafts are verified, tokens
+masked and load ids hashed are things of the core's own."""
+
+
+def test_the_core_and_what_its_tests_stand_on_name_no_family_of_plugins():
+    paths = [*ROOT.rglob("*.py"), Path(__file__).with_name("conftest.py")]
+    for path in paths:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            assert not FAMILIES.search(line), f"{path}:{number}: {line.strip()}"
