@@ -27,9 +27,10 @@ from framework.errors import EngineDeadError, FrameworkError
 
 POLL_SECONDS = 0.2
 """How often the reader looks whether the other end still lives."""
-AT_ONCE = 64
-"""Messages that are heard in one turn of the loop.  A core may bring more than the front end can
-take; signals, clients and ends have their turns all the same."""
+AT_ONCE = 512
+"""Tokens and log-probabilities that are heard in one turn of the loop, or as many messages; the
+last one is heard whole.  A core may bring more than the front end can take; signals, clients and
+ends have their turns all the same."""
 
 
 class AsyncCore:
@@ -60,7 +61,7 @@ class AsyncCore:
         self.dead: FrameworkError | None = None
         self.signs = 0
         self.busy = 0.0
-        self._news: deque[tuple[Callable[[Any], None], object]] = deque()
+        self._news: deque[tuple[Callable[[Any], None], object, int]] = deque()
         self._woken = False
         self._reader = threading.Thread(target=self._read, name="framework-reader", daemon=True)
         self._reader.start()
@@ -148,14 +149,17 @@ class AsyncCore:
                 self._tell(self._die, error)
                 return
             for answer in answers:
-                self._tell(self._handle, answer)
+                self._tell(self._handle, answer, _size(answer))
             if any(isinstance(answer, Died) for answer in answers):
                 return
 
-    def _tell(self, what: Callable[[Any], None], argument: object) -> None:
-        """Have the loop do it.  One that is busy is woken once: each time is a byte in the pipe
-        through which signals come too, and a signal that finds it full is lost."""
-        self._news.append((what, argument))
+    def _tell(self, what: Callable[[Any], None], argument: object, size: int = 1) -> None:
+        """Have the loop do it.  size: how much that is, see AT_ONCE.
+
+        A loop that is busy is woken once: each time is a byte in the pipe through which signals
+        come too, and a signal that finds it full is lost.
+        """
+        self._news.append((what, argument, size))
         if self._woken:
             return
         self._woken = True
@@ -168,9 +172,11 @@ class AsyncCore:
 
     def _hear(self) -> None:
         self._woken = False  # first: what comes from now on wakes it again
+        left = AT_ONCE
         try:
-            for _ in range(min(len(self._news), AT_ONCE)):
-                what, argument = self._news.popleft()
+            while self._news and left > 0:
+                what, argument, size = self._news.popleft()
+                left -= size
                 what(argument)
         finally:
             # The others are heard, too, where one raised, of which the loop tells.
@@ -232,6 +238,14 @@ class AsyncCore:
             found=f"{type(error).__name__}: {error}",
             mend="start the engine anew",
         )
+
+
+def _size(answer: Answer) -> int:
+    if not isinstance(answer, Outputs):
+        return 1
+    step = answer.outputs
+    scores = [step.logprobs, *(part.logprobs for part in step.prompt_logprobs)]
+    return 1 + len(step.token_ids) + sum(len(one.ids) for one in scores if one is not None)
 
 
 def _closed() -> EngineDeadError:
