@@ -18,6 +18,7 @@ from framework.engine.front_end import FrontEnd, build_front_end
 from framework.engine.io import CHAT, EMBEDDING
 from framework.engine.keeper import CoreKeeper
 from framework.engine.llm_options import LLMOptions, resolve_options
+from framework.engine.prepared import kept
 from framework.engine.prompts import one_prompt
 from framework.engine.request_options import RequestOptions
 from framework.errors import EngineDeadError
@@ -118,16 +119,16 @@ class AsyncEngine(Administered):
         and is being started anew.
         """
         request = await self._prepare(prompt, sampling_params, options)
-        flight = self._alive()
-        stream = await flight.add(request)
-        try:
-            finished = False
-            while not finished:
-                output = await stream.take()
-                finished = output.finished
-                yield output
-        finally:
-            flight.drop(request.request_id)
+        with kept([request]):
+            stream = await (flight := self._alive()).add(request)
+            try:
+                finished = False
+                while not finished:
+                    output = await stream.take()
+                    finished = output.finished
+                    yield output
+            finally:
+                flight.drop(request.request_id)
 
     async def _prepare(
         self,
@@ -170,10 +171,10 @@ class AsyncEngine(Administered):
         self._alive()
         front = self._front_end
         if params is None:
-            embeds = front.task(name) == "embed"
-            params = PoolingParams() if embeds else self.default_sampling()
+            params = PoolingParams() if front.task(name) == "embed" else self.default_sampling()
         reading, requests = await front.ask(name, request, params, options or RequestOptions())
-        outputs = await self._alive().finals(requests)
+        with kept(requests):
+            outputs = await self._alive().finals(requests)
         return await front.answer(name, request, reading, outputs)
 
     async def encode(
@@ -183,9 +184,8 @@ class AsyncEngine(Administered):
         options: RequestOptions | None = None,
     ) -> EmbeddingOutput:
         """The vector of one prompt; see `LLM.embed`."""
-        params = PoolingParams() if pooling_params is None else pooling_params
         one = one_prompt(prompt)
-        found: list[EmbeddingOutput] = await self.ask(EMBEDDING, one, params, options)
+        found: list[EmbeddingOutput] = await self.ask(EMBEDDING, one, pooling_params, options)
         return found[0]
 
     async def with_tokenizer(self, work: Callable[[Tokenizer], T]) -> T:

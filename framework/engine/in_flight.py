@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from framework.contracts.messages import EngineStats
 from framework.contracts.sampling import OutputKind
 from framework.engine.output_processor import OutputProcessor
-from framework.engine.remote.client import AsyncCore
+from framework.engine.remote.client import AsyncCore, closed
 from framework.engine.streams import OutputStream, Streams, together
 
 if TYPE_CHECKING:
@@ -88,6 +88,13 @@ class InFlight:
         if self.core.dead is not None:
             ended = [replace(end, reason="error") for end in ended]
         self._end(ended)
+
+    async def stop(self, *, drain: bool) -> None:
+        """See AsyncCore.stop.  Without `drain` those who wait are told now: what the core makes
+        of them meanwhile is no answer."""
+        if not drain:
+            self._streams.fail(closed())
+        await self.core.stop(drain=drain)
 
     def _absorb(self, step: EngineOutputs) -> None:
         self.stats = step.stats

@@ -183,7 +183,7 @@ class CoreKeeper:
         self._stopping = True
         await _end(self._replacing)
         if self._flight is not None:
-            await self._flight.core.stop(drain=drain)
+            await self._flight.stop(drain=drain)
         await _end(self._watching)  # a core may hang while it serves the last ones
         if self._flight is not None:
             await asyncio.to_thread(self._flight.core.close)

@@ -15,6 +15,7 @@ from framework.engine.defaults import default_sampling
 from framework.engine.io import CHAT
 from framework.engine.llm_options import LLMOptions, resolve_options
 from framework.engine.llm_pooled import PooledLLM
+from framework.engine.prepared import kept
 from framework.engine.progress import run_all
 from framework.engine.prompts import Prompt, split_prompts
 from framework.engine.request_options import RequestOptions
@@ -261,15 +262,16 @@ class LLM(PooledLLM):
 
     def _stream(self, request: PreparedRequest) -> Generator[RequestOutput, None, None]:
         client = self._engine.client
-        try:
-            with self._lock:
-                client.add([request])
-            finished = False
-            while not finished:
+        with kept([request]):
+            try:
                 with self._lock:
-                    output = client.wait(request.request_id)
-                finished = output.finished
-                yield output
-        finally:
-            with self._lock:
-                client.drop([request.request_id])
+                    client.add([request])
+                finished = False
+                while not finished:
+                    with self._lock:
+                        output = client.wait(request.request_id)
+                    finished = output.finished
+                    yield output
+            finally:
+                with self._lock:
+                    client.drop([request.request_id])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ class PreparedRequest:
     request_id: unique in this engine.  client_id: what the client calls it.
     prompt: its text, if text was given.  inputs: one per output, in order of index.
     eos_ids: ids that end it as end-of-sequence; empty with ignore_eos.  adapter: its name.
-    arrival_time: Unix time, seconds.  held: bulk data of its prompt, kept as long as this is.
+    arrival_time: Unix time, seconds.  held: bulk data of its prompt, there while it is `kept`.
     """
 
     request_id: str
@@ -52,7 +53,18 @@ class PreparedRequest:
     eos_ids: frozenset[int]
     arrival_time: float
     adapter: str | None = None
-    held: Mapping[str, Payload] = field(default_factory=dict)
+    held: dict[str, Payload] = field(default_factory=dict)
+
+
+@contextmanager
+def kept(requests: Sequence[PreparedRequest]) -> Iterator[None]:
+    """While they run; then their bulk data go, whatever still holds a request: an error and the
+    frames that it went through may for long."""
+    try:
+        yield
+    finally:
+        for request in requests:
+            request.held.clear()
 
 
 def internal_id(number: int, client_id: str | None) -> str:

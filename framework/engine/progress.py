@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from framework.engine.interrupt import kept_interrupt
+from framework.engine.prepared import kept
 
 if TYPE_CHECKING:
     from framework.engine.client import InProcessClient
@@ -75,16 +76,17 @@ def run_all(
     before = client.num_generated
     done: list[RequestOutput] = []
     try:
-        client.add(requests)
-        with kept_interrupt(), GenerationProgress(len(ids), show=show) as progress:
-            for request_id in ids:
-                while (output := client.take(request_id)) is None:
-                    client.advance()
-                    if progress.active:
-                        left, tokens = client.num_unfinished(ids), client.num_generated
-                        progress.update(prompts=len(ids) - left, tokens=tokens - before)
-                done.append(output)
-        client.settle()
+        with kept(requests):
+            client.add(requests)
+            with kept_interrupt(), GenerationProgress(len(ids), show=show) as progress:
+                for request_id in ids:
+                    while (output := client.take(request_id)) is None:
+                        client.advance()
+                        if progress.active:
+                            left, tokens = client.num_unfinished(ids), client.num_generated
+                            progress.update(prompts=len(ids) - left, tokens=tokens - before)
+                    done.append(output)
+            client.settle()
     except BaseException:
         client.drop(ids)
         raise

@@ -100,6 +100,8 @@ class OutputStream:
 
     def put(self, output: RequestOutput) -> None:
         """Add the next output."""
+        if self._error is not None:
+            return
         if self._rest is None and len(self._outputs) < MOST_WAITING:
             self._outputs.append(output)
         else:

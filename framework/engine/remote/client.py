@@ -108,7 +108,7 @@ class AsyncCore:
             async with asyncio.timeout(None if drain else KILL_AFTER):
                 await self._ended.wait()
         except TimeoutError:
-            self.give_up(_closed())
+            self.give_up(closed())
 
     def give_up(self, error: EngineDeadError) -> None:
         """Take the core for dead, although its end was not seen, and make it end."""
@@ -230,7 +230,7 @@ class AsyncCore:
 
     def _as_death(self, error: BaseException) -> FrameworkError:
         if self._closing:
-            return _closed()
+            return closed()
         if isinstance(error, FrameworkError):
             return error
         return EngineDeadError(
@@ -248,5 +248,6 @@ def _size(answer: Answer) -> int:
     return 1 + len(step.token_ids) + sum(len(one.ids) for one in scores if one is not None)
 
 
-def _closed() -> EngineDeadError:
+def closed() -> EngineDeadError:
+    """What happens to requests of an engine that is told to end."""
     return EngineDeadError("the engine is closed", mend="make a new engine")
