@@ -13,6 +13,7 @@ from framework.config.plugin_options import nested_options
 from framework.config.resolve import read_yaml, resolve
 from framework.config.sections import EngineConfig
 from framework.engine.llm_options import LLMOptions
+from framework.engine.meaning import compiler_of
 from framework.errors import ConfigError
 
 
@@ -48,6 +49,22 @@ def test_a_level_is_a_set_of_defaults_that_everything_else_beats(tmp_path):
     file = tmp_path / "engine.yaml"
     file.write_text("execution: {optimization_level: 1}\n")
     assert found({}, file=file) == ("fused", "level 1")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "compiler"),
+    [
+        ({}, None),
+        ({"optimization_level": 3}, "auto"),
+        ({"optimization_level": 3, "compiler": "mine"}, "mine"),
+        ({"optimization_level": 0, "compiler": "mine"}, "mine"),
+        ({"optimization_level": 3, "compile_layers": False}, None),
+        ({"optimization_level": 3, "enforce_eager": True}, None),
+        ({"compile_layers": True}, "auto"),
+    ],
+)
+def test_who_compiles(keywords, compiler):
+    assert compiler_of(resolve({"model": "m", **keywords}).config) == compiler
 
 
 @pytest.mark.parametrize("level", [-1, 4, "x", None, [1]])
