@@ -105,6 +105,12 @@ class ReturnsFloat64(Changed):
         return result.double()
 
 
+@breaks("KERN-021")
+class KeepsAGradient(Changed):
+    def computed(self, result, x, query):
+        return result.requires_grad_()
+
+
 @breaks("KERN-022")
 class UsesUpItsArgument(Changed):
     def computed(self, result, x, query):

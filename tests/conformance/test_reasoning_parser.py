@@ -117,6 +117,18 @@ class Corrects(Plain):
     made = Tidy
 
 
+class Lower(Marked):
+    def push(self, text):
+        return super().push(text.lower())
+
+
+@breaks("REAS-011", "REAS-010", "REAS-020")
+class Whispers(Plain):
+    """Reads letters of either case alike."""
+
+    made = Lower
+
+
 class Normal(Marked):
     def push(self, text):
         return super().push(unicodedata.normalize("NFC", text))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -88,13 +89,17 @@ class NeedsLuck(Again):
     need = "luck"
 
 
-@breaks("PROP-010", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-012", "PROP-018")
+@breaks(
+    "PROP-010", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-012", "PROP-018", "PROP-019"
+)
 class ProposesTooMany(Again):
     def guess(self, slot, tokens, wanted):
         return [1] * (wanted + 1)
 
 
-@breaks("PROP-010", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-012", "PROP-018")
+@breaks(
+    "PROP-010", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-012", "PROP-018", "PROP-019"
+)
 class ProposesWhatIsNoToken(Again):
     def guess(self, slot, tokens, wanted):
         return [300]
@@ -107,7 +112,7 @@ class ReadsItsNeighbour(Again):
         return [ids[: int(step.wanted.min())] for ids in found]
 
 
-@breaks("PROP-012", "PROP-011", "PROP-014", "PROP-015", "PROP-016")
+@breaks("PROP-012", "PROP-011", "PROP-014", "PROP-015", "PROP-016", "PROP-019")
 class CountsCalls(Again):
     calls = 0
 
@@ -161,7 +166,7 @@ class SaysNothing(Again):
         return []
 
 
-@breaks("PROP-101", *(f"PROP-{number:03}" for number in (*range(10, 19),)))
+@breaks("PROP-101", *(f"PROP-{number:03}" for number in (*range(10, 19),)), "PROP-019")
 class ReadsTheModel(Again):
     def load(self, context):
         self.embed = context.target.embed
@@ -194,6 +199,17 @@ class Seeds(Again):
     def propose(self, step):
         np.random.seed(1)
         return super().propose(step)
+
+
+@breaks("PROP-019")
+class KeepsAllInTheClass(Keeps):
+    """For whichever instance."""
+
+    every: ClassVar[tuple[dict, dict]] = ({}, {})
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.after, self.read = self.every
 
 
 MUTANTS = mutants_of(list(globals().values()))

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
+from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,7 +23,7 @@ from tests.conformance.mutants import (
     unpaired,
 )
 
-LIVES = tuple(f"STAT-01{n}" for n in (0, 2, 3, 5, 6, 7))
+LIVES = tuple(f"STAT-01{n}" for n in (0, 2, 3, 5, 6, 7, 8, 9))
 
 
 class Plain(StatLogger):
@@ -47,7 +50,7 @@ class NoTime(Plain):
     period = 0
 
 
-@breaks("STAT-010", "STAT-012", "STAT-013", "STAT-015", "STAT-016", "STAT-017")
+@breaks("STAT-010", *LIVES)
 class OnlyWork(Plain):
     """Expects that something happened since it was asked last."""
 
@@ -56,7 +59,7 @@ class OnlyWork(Plain):
         assert snapshot.final or snapshot.value("prompt_tokens") > 0
 
 
-@breaks("STAT-010", "STAT-012", "STAT-016")
+@breaks("STAT-010", "STAT-012", "STAT-016", "STAT-018")
 class OneThread(Plain):
     """Belongs to the thread that started it, as a connection to SQLite does."""
 
@@ -69,7 +72,7 @@ class OneThread(Plain):
         assert threading.get_ident() == self.thread
 
 
-@breaks("STAT-011", "STAT-013", "STAT-015", "STAT-017", "STAT-012", "STAT-016")
+@breaks("STAT-011", *LIVES)
 class NeedsTwo(Plain):
     """Rates, of which the last snapshot alone says nothing."""
 
@@ -149,6 +152,36 @@ class IsInAHurry(Plain):
 
     def log(self, snapshot):
         socket.setdefaulttimeout(1.0)
+        super().log(snapshot)
+
+
+@breaks("STAT-018")
+class OwnsAPort(Plain):
+    """The same for each."""
+
+    taken: ClassVar[list[bool]] = []
+
+    def start(self, snapshot):
+        if self.taken:
+            raise OSError("address in use")
+        self.taken.append(True)
+        super().start(snapshot)
+
+    def close(self):
+        self.taken.clear()
+        super().close()
+
+
+@breaks("STAT-019")
+class LeavesItsFile(Plain):
+    """Opens it once more for each line."""
+
+    def start(self, snapshot):
+        super().start(snapshot)
+        self.folder = tempfile.TemporaryDirectory()
+
+    def log(self, snapshot):
+        self.file = (Path(self.folder.name) / "lines").open("a")
         super().log(snapshot)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import logging
 import os
 import pickle
 import sys
@@ -33,6 +34,8 @@ class _Teller:
 
 def main(channel: int) -> None:
     """Do what stdin says."""
+    # The core logs what plugins do wrong, which here is what the report tells.
+    logging.getLogger("framework").addHandler(logging.NullHandler())
     order: Order = orders()
     teller = _Teller(channel)
     with Path(order.crash).open("w") as crash:

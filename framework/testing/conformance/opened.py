@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -58,6 +58,16 @@ class Opened:
 def _is_code(path: Path) -> bool:
     """Data that a library has beside its code."""
     return any(path.is_relative_to(home) for home in (sys.prefix, sys.base_prefix))
+
+
+def still_open(paths: Iterable[Path]) -> set[str]:
+    """Those that this process has open; none where the system does not tell."""
+    there = set()
+    with suppress(OSError):
+        for number in os.listdir("/proc/self/fd"):
+            with suppress(OSError):
+                there.add(os.readlink(f"/proc/self/fd/{number}"))
+    return {str(path) for path in paths if str(path.resolve()) in there}
 
 
 @cache

@@ -53,7 +53,9 @@ class KernelSuite(KernelWishes, KernelLowRank):
             bound = self.bind(case, self.use(case))
             self._compute(bound, self.x(case, bound.query, 0))
 
-    @clause("KERN-021", "the result has the type of the activations", of=("prepare",))
+    @clause(
+        "KERN-021", "the result has the type of the activations, and no gradient", of=("prepare",)
+    )
     def results_have_their_type(self) -> None:
         served = self.served()[:9]
         for case in self.cases(len(served)):
@@ -62,7 +64,15 @@ class KernelSuite(KernelWishes, KernelLowRank):
             bound = self.bind(case, query)
             result = self.call(bound, self.x(case, query, 3))
             like = self.tensor(query, np.zeros(1))
-            expect(result.dtype == like.dtype, "another type", expected=like.dtype, found=result)
+            expect(
+                result.dtype == like.dtype,
+                "another type",
+                expected=like.dtype,
+                found=result.dtype,
+            )
+            # Of tensors that know of none there is nothing to ask.
+            kept = getattr(result, "requires_grad", False)
+            expect(not kept, "the result keeps a gradient, and memory with it")
 
     @clause("KERN-022", "activations and weights are only read", of=("prepare",))
     def inputs_stay(self) -> None:

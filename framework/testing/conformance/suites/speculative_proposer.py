@@ -174,6 +174,19 @@ class SpeculativeProposerSuite(ProposerBase):
                 return
         raise Violation("a text that repeats six times gets no drafts at any place")
 
+    @clause("PROP-019", "instances share nothing", needs="tokens_only", of=("admit", "drop"))
+    def instances_are_apart(self) -> None:
+        """Another engine may have requests in the same slots."""
+        for case in self.cases(4):
+            first, second = self.row(case, 3), self.row(case, 3)
+            own, other = self.begun([first]), self.begun([second])
+            for made, row in ((own, first), (other, second), (own, first)):
+                found, wanted = self.ask(made, [row])[0], self.fresh(row)
+                expect(found == wanted, "beside another", expected=wanted, found=found)
+            other.drop(3)
+            found, wanted = self.ask(own, [first])[0], self.fresh(first)
+            expect(found == wanted, "after a drop in another", expected=wanted, found=found)
+
     @clause("PROP-101", "it loads without a model", needs="tokens_only", of=("load",))
     def it_loads_alone(self) -> None:
         info = self.load(self.new())

@@ -14,6 +14,7 @@ from framework.engine.output_processor import Ended
 from framework.stats.statistics import Statistics
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.opened import opened, still_open
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.workload import Clock
 from framework.testing.harness import Harness
@@ -148,6 +149,27 @@ class StatLoggerSuite(Suite):
             self._log(case, 2)
             left = [t.name for t in threading.enumerate() if t not in before and t.is_alive()]
             expect(not left, "threads go on after close", found=left)
+
+    @clause("STAT-018", "loggers of two engines at one time do not meet", of=LIFE)
+    def lives_are_apart(self) -> None:
+        """In one process there may be several; the second began later, and ends first."""
+        for case in self.cases(1):
+            outer = self.life(case, 3)
+            made, snapshot = next(outer)
+            made.log(snapshot)
+            self._log(case, 1)
+            for made, snapshot in outer:
+                made.log(snapshot)
+
+    @clause("STAT-019", "files that it opens are closed with it", of=LIFE)
+    def files_are_closed(self) -> None:
+        """Of what is written in the thread that calls it; on Linux."""
+        for case in self.cases(1):
+            with opened() as found:
+                for made, snapshot in self.life(case, 2):
+                    made.log(snapshot)
+            left = sorted(still_open(found.written))
+            expect(not left, "files stay open after close", found=", ".join(left))
 
     @clause("STAT-017", "log is quick", must=False, of=("log",))
     def logs_are_quick(self) -> None:

@@ -16,7 +16,9 @@ MARKS = (
     *('{"name": "weather", ', '"arguments": {', '"', "\\", "\\u00", "<", ": ", ", ", "\n", "\n\n"),
 )
 """Pieces of the ways in which models are known to write, and what stands in JSON."""
-ODD_PROSE = "a\n\n\nb  c\t\td\r\ne\u0301 \ufb01\u00a0\u200bf  \n g\0\x1b[0m\ufffd"
+ODD_PROSE = (
+    "a\n\n\nb  c\t\td\r\ne\u0301 \ufb01\u00a0\u200bf  \n g\0\x1b[0m\ufffd Ma\u00df \u00c9T\u00c9"
+)
 """Characters that a program would like to make neater."""
 LONG = 1_000_000
 """Characters of a long text."""
