@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import os
 import shutil
@@ -15,7 +16,9 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from framework_http.application import build_app
 from framework_http.guards import Keys
+from framework_http.options import HostOptions
 
 
 def option(name, value):
@@ -104,6 +107,39 @@ def test_every_key_is_compared_in_constant_time_whichever_is_given(monkeypatch):
         assert len(compared) == 3
         # Hashes of one length: nor does the time say how long a key is.
         assert {len(part) for pair in compared for part in pair} == {32}
+
+
+OWN = "https://own.example"
+
+
+@pytest.mark.parametrize("origins", [(), (OWN,)])
+@pytest.mark.parametrize("origin", [OWN, "https://other.example", "null"])
+def test_pages_of_an_origin_may_call_only_if_the_operator_named_it(origins, origin):
+    options = HostOptions(api_keys=[KEY], cors_origins=origins)
+    app = build_app(None, [], options)
+
+    async def ask():
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+            wish = {
+                "origin": origin,
+                "access-control-request-method": "POST",
+                "access-control-request-headers": "authorization, content-type",
+            }
+            asked = await client.options("/v1/completions", headers=wish)
+            return asked, await client.post("/v1/completions", headers={"origin": origin})
+
+    asked, answer = asyncio.run(ask())
+    named = origin in origins
+    assert (asked.status_code == 200) is named
+    assert answer.status_code == 401
+    for response in (asked, answer):
+        allowed = response.headers.get("access-control-allow-origin")
+        assert allowed == (origin if named else None)
+        assert "access-control-allow-credentials" not in response.headers
+    if named:
+        assert "authorization" in asked.headers["access-control-allow-headers"]
+        assert "retry-after" in answer.headers["access-control-expose-headers"]
 
 
 KEY, PROMPT = "k3y-of-acme", "a-word-that-nobody-may-read"

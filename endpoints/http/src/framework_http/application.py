@@ -52,6 +52,7 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
             allow_origins=list(options.cors_origins),
             allow_methods=["*"],
             allow_headers=["*"],
+            expose_headers=["retry-after", "x-request-id"],
         )
     app.add_middleware(RequestIds)
     app.state.http_counts = HttpCounts()
