@@ -172,6 +172,11 @@ def test_neither_keys_nor_prompts_are_logged(talkative):
         ("/v1/completions", {"prompt": PROMPT * 40}),
         ("/v1/chat/completions", {"messages": chat}),
         ("/v1/chat/completions", {"messages": [{"role": PROMPT, "content": [PROMPT]}]}),
+        ("/v1/completions", {"prompt_embeds": PROMPT}),
+        ("/v1/completions", {"prompt_embeds": [PROMPT.replace("-", "+")]}),
+        ("/v1/responses", {"input": PROMPT, "instructions": PROMPT}),
+        ("/v1/messages", {"messages": chat, "system": PROMPT, "max_tokens": 3}),
+        ("/v1/embeddings", {"input": [PROMPT]}),
         ("/tokenize", {"prompt": PROMPT}),
     ]
     with httpx.Client(base_url=talkative.url, timeout=60) as http:
@@ -185,6 +190,7 @@ def test_neither_keys_nor_prompts_are_logged(talkative):
     assert "access" in text or "POST /v1/completions" in text, "it logs requests"
     assert KEY not in text
     assert PROMPT not in text
+    assert PROMPT.replace("-", "+") not in text
 
 
 def test_the_clients_id_is_in_every_line_about_a_request(talkative):
