@@ -34,7 +34,7 @@ from tests.conformance.mutants import (
     unpaired,
 )
 
-RUNS = ("PART-010", "PART-011", *(f"PART-02{number}" for number in range(6)))
+RUNS = ("PART-010", "PART-011", "PART-014", *(f"PART-02{number}" for number in range(6)))
 ALL_RUNS = (*RUNS, "PART-026")
 
 
@@ -126,7 +126,7 @@ class NeedsARun(Plain):
             self.started.pop(request.id, None)
 
 
-@breaks("PART-007", "PART-023", "PART-022", "PART-024", "PART-026")
+@breaks("PART-007", "PART-023", "PART-022", "PART-024", "PART-026", "PART-014")
 class KeepsNames(Plain):
     """A request that left cannot come back."""
 
@@ -299,7 +299,7 @@ class ForNewcomers(Plain):
         return READY
 
 
-@breaks("PART-023", "PART-011")
+@breaks("PART-023", "PART-011", "PART-014")
 class Leaks(Limit):
     """Counts arrivals and forgets to count who leaves, save for a few."""
 
@@ -342,6 +342,19 @@ class LeavesAThread(Plain):
     def admit(self, request):
         leave_a_thread()
         return super().admit(request)
+
+
+@breaks("PART-014")
+class NeverForgets(Plain):
+    """Counts by the name of the request."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.asked = {}
+
+    def admit(self, request):
+        self.asked[request.id] = self.asked.get(request.id, 0) + 1
+        return READY
 
 
 MUTANTS = mutants_of(list(globals().values()))

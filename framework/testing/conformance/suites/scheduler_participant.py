@@ -10,6 +10,7 @@ from framework.contracts.sampling import SamplingParams
 from framework.errors import InputError, UnsupportedError
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.held import where_text_is
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.odd_arguments import hostile
 from framework.testing.conformance.suites.participant_adapters import FEATURES
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from framework.contracts.participant import SchedulerParticipant
 
 EVERY = ("admit", "external_prefix", "limit", "attach", "late", "absorb", "release")
+
+ENDED = "kit-4f1c9"
+"""In the names of requests that are over."""
 
 
 class SchedulerParticipantSuite(ParticipantCalls):
@@ -159,6 +163,18 @@ class SchedulerParticipantSuite(ParticipantCalls):
             with self.engine(case) as (witness, one):
                 for turn in range(4):
                     self.work(case, witness, one, name=f"{turn}.", aborts=0.3)
+
+    @clause(
+        "PART-014",
+        "nothing is kept of requests that have ended, not even their names",
+        of=("admit", "release"),
+    )
+    def ended_requests_are_forgotten(self) -> None:
+        for case in self.cases(1):
+            with self.engine(case) as (witness, one):
+                self.work(case, witness, one, name=f"{ENDED}-", aborts=0.3)
+                kept = where_text_is(ENDED, [witness.participant])
+                expect(not kept, "it holds what is over", found=kept)
 
     @clause("PART-024", "it changes nothing that it is shown", of=EVERY)
     def nothing_is_changed(self) -> None:
