@@ -9,8 +9,8 @@ import sys
 import time
 from typing import Any
 
-from framework.contracts.base import Contract
 from framework.errors import FrameworkError
+from framework.plugins.agreeing import attributes_of
 from framework.plugins.kinds import Kind, find_kind
 from framework.plugins.loading import contract_of, load_class
 from framework.plugins.records import Record
@@ -76,7 +76,7 @@ def _try(record: Record, kind: Kind, place: int, teller: _Teller) -> str:
         started = time.perf_counter()
         try:
             cls = load_class(record, kind, _NEVER)
-            message["attributes"] = _attributes(cls)
+            message["attributes"] = attributes_of(cls)
         except FrameworkError as error:
             found = None if error.found is None else str(error.found)
             message.update(error=error.message, found=found, mend=error.mend)
@@ -85,14 +85,6 @@ def _try(record: Record, kind: Kind, place: int, teller: _Teller) -> str:
     heavy = loaded_since(there)
     teller.tell(place, seconds=seconds, heavy=heavy, uncaught=uncaught, **message)
     return heavy
-
-
-def _attributes(cls: type[Contract]) -> dict[str, Any]:
-    return {
-        name: value
-        for name in dir(cls)
-        if not name.startswith("_") and isinstance(value := getattr(cls, name, None), _PLAIN)
-    }
 
 
 def _forget(record: Record, place: int, teller: _Teller) -> None:

@@ -141,6 +141,20 @@ def test_a_broken_manifest_is_caught(install):
     assert_fails(report, "ALL-004")  # and not that there is none
 
 
+@pytest.mark.parametrize(
+    ("told", "in_the_class"), [("rank = 3", "rank = 5"), ('before = ["a"]', 'before = ("b",)')]
+)
+def test_a_manifest_that_tells_of_another_class_is_caught(install, told, in_the_class):
+    code = GOOD.replace("    def keys", f"    {in_the_class}\n\n    def keys")
+    layers = (Layer.STATIC, Layer.CONSTRUCT)
+    report = check(install(code, MANIFEST + told + "\n"), suite=Suite, layers=layers)
+    assert_fails(report, "ALL-028")
+    assert f"{told.split()[0]} = " in report.failures[0].message
+    same = code.replace(in_the_class, told)
+    report = check(install(same, MANIFEST + told + "\n", name="same"), suite=Suite, layers=layers)
+    assert {failed.clause.id for failed in report.failures} == {"ALL-002"}  # two are installed
+
+
 def test_two_claims_are_caught(install):
     install()
     second = install(name="another")
@@ -375,7 +389,7 @@ def test_a_class_that_is_none_is_caught(install):
 
 
 def test_every_common_clause_has_a_mutant():
-    others = {*STATIC_FAULTS, *IMPORT_FAULTS, "ALL-002", "ALL-020"}
+    others = {*STATIC_FAULTS, *IMPORT_FAULTS, "ALL-002", "ALL-020", "ALL-028"}
     assert uncovered(Suite, MUTANTS) == others
 
 

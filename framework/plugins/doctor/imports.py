@@ -3,9 +3,9 @@ not what the manifest says."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from framework.plugins.agreeing import disagreements
 from framework.plugins.doctor.findings import Finding, about
 from framework.plugins.kinds import Kind
 from framework.plugins.loading import how_to_mend
@@ -13,7 +13,6 @@ from framework.plugins.records import Record
 from framework.plugins.trial import Trial, try_imports
 
 MOST_NAMES = 5
-_MANIFEST_ONLY = ("kind", "name", "contract", "knows", "scopes", "config", "facts")
 
 
 def imports(
@@ -68,23 +67,3 @@ def _spoiled(record: Record, trial: Trial, behind: Sequence[Record]) -> Finding:
     text = f"{record.key} can be imported, but not behind {others}: {trial.spoiled}"
     fix = "some of those change the process: find them with `framework plugins conform`"
     return about(record, "spoiled", text, fix, warning=True)
-
-
-def disagreements(
-    record: Record, attributes: dict[str, Any] | Any
-) -> Iterator[tuple[str, object, object]]:
-    """Facts of the manifest that the class has as well, with another value: (key, manifest's,
-    class's)."""
-    if record.facts is None:
-        return
-    facts = record.facts.as_dict()
-    said = {key: value for key, value in facts.items() if key not in _MANIFEST_ONLY}
-    for key, value in {**said, **facts["facts"]}.items():
-        if key in attributes and _plain(value) != _plain(attributes[key]):
-            yield key, value, attributes[key]
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Collection) and not isinstance(value, str | dict):
-        return sorted(map(repr, value))
-    return value

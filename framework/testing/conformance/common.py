@@ -15,6 +15,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 
 from framework.contracts.base import Contract
 from framework.errors import FrameworkError, PluginError
+from framework.plugins.agreeing import attributes_of, disagreements
 from framework.plugins.discovery import split_value
 from framework.plugins.loading import contract_of
 from framework.plugins.manifests import locate
@@ -248,3 +249,21 @@ class CommonClauses(OrdinaryUse, ImportClauses):
     def class_is_described(self) -> None:
         text = inspect.cleandoc(self._loaded().__doc__ or "")
         expect(text, "the class has no docstring", expected="one sentence on what it does")
+
+    @clause(
+        "ALL-028",
+        "the class has the facts that its manifest tells of it",
+        layer=Layer.CONSTRUCT,
+    )
+    def class_is_what_the_manifest_says(self) -> None:
+        record = self.target.record
+        wrong = [
+            f"{key} = {said!r} in the manifest, {found!r} in the class"
+            for key, said, found in disagreements(record, attributes_of(self._loaded()))
+        ]
+        expect(
+            not wrong,
+            "manifest and class disagree",
+            expected=f"the same in framework-plugin.toml and in {record.value}",
+            found="; ".join(wrong),
+        )
