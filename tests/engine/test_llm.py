@@ -10,7 +10,8 @@ import threading
 import pytest
 
 from framework import LLM, InputError, SamplingParams
-from framework.contracts.base import Contract
+from framework.contracts.base import Contract, Supported
+from framework.contracts.compiler import Compiler
 from framework.contracts.hooks import HookSpecs, hookimpl
 from framework.contracts.model_source import ModelQuery
 from framework.errors import (
@@ -395,6 +396,25 @@ def test_the_prefix_cache_can_be_reset(llm):
     assert llm.generate(text, LONG)[0].num_cached_tokens == 0
 
 
+class Compiles(Compiler):
+    """Never asked: the echo model has nothing to compile."""
+
+    def answer(self, query):
+        return Supported()
+
+    def identity(self):
+        return "none"
+
+    def compile(self, pieces):
+        raise AssertionError
+
+    def load(self, code):
+        raise AssertionError
+
+
+COMPILING = {"compiler": "mine", "plugins": {"compiler:mine": f"{__name__}:Compiles"}}
+
+
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
@@ -406,9 +426,9 @@ def test_the_prefix_cache_can_be_reset(llm):
         ({"tensor_parallel_size": 2}, UnsupportedError, "tensor"),
         ({"quantization": "awq"}, UnsupportedError, "quantization"),
         ({"kv_cache_dtype": "float16"}, UnsupportedError, "kv_cache_dtype"),
-        ({"compiler": "inductor"}, UnsupportedError, "would compile nothing.*leave comp"),
+        (COMPILING, UnsupportedError, "would compile nothing.*leave comp"),
         ({"optimization_level": 3}, UnsupportedError, "would compile nothing.*-O3 asks for"),
-        ({"compiler": "inductor", "enforce_eager": True}, ConfigError, "enforce_eager forbids"),
+        ({**COMPILING, "enforce_eager": True}, ConfigError, "enforce_eager forbids"),
         ({"scheduling_policy": "fcf"}, PluginError, "did you mean 'fcfs'"),
         ({"chat_template": "missing.jinja"}, ConfigError, "chat_template cannot be read"),
         ({"plugin_options": {"executor.echo.delai": 1}}, PluginError, "delai"),
