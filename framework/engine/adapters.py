@@ -118,6 +118,11 @@ class AdapterDirectory:
             root = os.fspath(root)
         if not isinstance(root, str) or not root or "\0" in root:
             raise invalid("lora_path", "a folder of this machine", root)
+        self._check_new(name, again)
+        whole = str(Path(root).absolute())
+        return LoadedAdapter(name=name, root=whole, number=next(self._numbers), pinned=pinned)
+
+    def _check_new(self, name: str, again: bool) -> None:
         if name in self._entries and not again:
             raise InputError(
                 f"there is an adapter {shown(name):.80} already",
@@ -126,12 +131,12 @@ class AdapterDirectory:
                 found=self._entries[name].root,
                 mend="unload it first, or give load_inplace",
             )
-        whole = str(Path(root).absolute())
-        return LoadedAdapter(name=name, root=whole, number=next(self._numbers), pinned=pinned)
 
-    def add(self, entry: LoadedAdapter) -> LoadedAdapter | None:
-        """It is ready.  Returns the one in whose place it comes."""
+    def add(self, entry: LoadedAdapter, *, again: bool) -> LoadedAdapter | None:
+        """It is ready.  Returns the one in whose place it comes.  Raises InputError if another of
+        this name was ready first, unless `again`."""
         with self._lock:
+            self._check_new(entry.name, again)
             before = self._entries.get(entry.name)
             self._entries[entry.name] = entry
         return before

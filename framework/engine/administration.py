@@ -101,10 +101,10 @@ class Administered(ABC):
                 await asyncio.sleep(POLL_SECONDS)
                 told = await self._control("state", {"id": entry.number})
             check_loaded(entry, told)
+            before = self.directory.add(entry, again=load_inplace)
         except BaseException:  # also of a caller who went away
             await asyncio.shield(self._control("unload", {"id": entry.number}))
             raise
-        before = self.directory.add(entry)
         if before is not None:
             await self._control("unload", {"id": before.number})
 

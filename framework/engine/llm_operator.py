@@ -66,10 +66,10 @@ class OperatedLLM:
                     time.sleep(POLL_SECONDS)
                     told = control(server, "state", {"id": entry.number})
                 check_loaded(entry, told)
+                before = adapters.add(entry, again=load_inplace)
             except BaseException:
                 control(server, "unload", {"id": entry.number})
                 raise
-            before = adapters.add(entry)
             if before is not None:
                 control(server, "unload", {"id": before.number})
 

@@ -10,7 +10,7 @@ import pytest
 
 from framework import SamplingParams
 from framework.contracts.step import RunnerInfo
-from framework.engine.adapters import directory_of
+from framework.engine.adapters import AdapterDirectory, directory_of
 from framework.engine.refusals import refuse_unadapted
 from framework.errors import ConfigError, InputError, UnsupportedError
 
@@ -122,6 +122,10 @@ def test_who_was_used_least_lately_makes_place_and_comes_back_when_asked_for(mak
     llm.pin_adapter("c", False)
     said(llm, "a")
     assert there() == {"a", "b"}
+    llm.pin_adapter("c")  # when it comes back
+    with pytest.raises(InputError, match="no place would be left"):
+        llm.pin_adapter("a")
+    llm.pin_adapter("c", False)
     # All at once, more than have a place.
     names = [*"abcabc"]
     prompts = [{"prompt_token_ids": LONG}] * len(names)
@@ -200,6 +204,18 @@ def test_names_and_folders_that_are_none_are_refused(make, adapters, model):
     with pytest.raises(InputError, match="extra_args"):
         llm.generate("Hello", forged, lora_request="alpha")
     assert said(llm, "alpha")
+
+
+def test_of_two_loads_of_one_name_the_first_that_is_ready_has_it():
+    """Unless the other one is to take its place."""
+    directory = AdapterDirectory("lora")
+    one, two = (directory.begin("x", f"/{n}", pinned=False, again=False) for n in "12")
+    assert directory.add(two, again=False) is None
+    with pytest.raises(InputError, match="already"):
+        directory.add(one, again=False)
+    assert list(directory) == [two]
+    assert directory.add(one, again=True) == two
+    assert list(directory) == [one]
 
 
 def test_an_unloaded_adapter_is_gone_for_new_requests_and_not_for_those_before(

@@ -78,6 +78,27 @@ def test_who_is_used_is_loading_or_is_pinned_stays(shelf, runner):
         shelf.pin(3, True)
 
 
+def test_a_pin_counts_wherever_its_adapter_is(shelf, runner):
+    """Else all places could be pinned, and requests of other adapters would wait for ever."""
+    shelf.pin(1, True)
+    with pytest.raises(InputError, match="no place would be left"):
+        shelf.pin(2, True)
+    assert shelf.want(1, "/1").pinned
+    # What requests say that were accepted before counts less than what the operator said since.
+    assert not shelf.want(2, "/2", pinned=True).pinned
+    shelf.pin(1, False)
+    for number in (1, 2):
+        runner.finish(number)
+        shelf.find(number)
+    shelf.want(3, "/3", pinned=True)
+    shelf.want(4, "/4")
+    assert set(runner.there) == {3, 4}
+    shelf.unload(3)
+    assert not shelf.want(3, "/3", pinned=True).pinned
+    shelf.pin(3, True)  # of one that is gone
+    shelf.pin(4, True)
+
+
 def test_an_unloaded_one_goes_with_its_last_user(shelf, runner):
     one = ready(shelf, runner, 1)
     shelf.use(one, "a")

@@ -17,6 +17,8 @@ from framework_lora.targets import Targets, read_targets
 
 NAME = "adapter_config.json"
 MOST = 1e30  # a scale beyond it makes infinite logits
+LARGEST = 1 << 24
+"""Bytes of settings: nothing else of the process goes on while they are parsed."""
 # What else an adapter may do: key -> the values with which it does nothing.
 _NOTHING: Mapping[str, tuple[object, ...]] = {
     "bias": ("none", None),
@@ -102,6 +104,7 @@ def _at_end(key: str) -> str:
 def read_config(root: Path) -> PeftConfig:
     """Raises ModelError for what is missing or damaged, UnsupportedError for what is not served."""
     path = root / NAME
+    check_file(path, LARGEST)
     try:
         given = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -148,6 +151,21 @@ def read_config(root: Path) -> PeftConfig:
         targets=read_targets(str(path), given, patterns),
         patterns=patterns,
     )
+
+
+def check_file(path: Path, most: int | None = None) -> None:
+    """Raises ModelError for what is no plain file, as a pipe is waited for and a device has no end;
+    and for one of more than `most` bytes."""
+    if path.exists() and not path.is_file():
+        raise ModelError(f"{path} cannot be read", expected="a file", found="none", mend=_AGAIN)
+    size = path.stat().st_size if most is not None and path.exists() else 0
+    if most is not None and size > most:
+        raise ModelError(
+            f"{path} cannot be read",
+            expected=f"at most {most} bytes",
+            found=f"{size} bytes",
+            mend=_AGAIN,
+        )
 
 
 def _patterns(

@@ -107,6 +107,7 @@ def _tensors(path: Path) -> Mapping[str, torch.Tensor]:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
+    config.check_file(path)
     try:
         return load(path.read_bytes())
     except (OSError, SafetensorError, ValueError) as error:
@@ -124,15 +125,25 @@ def _sorted(
     """A and B by module."""
     downs: dict[str, torch.Tensor] = {}
     ups: dict[str, torch.Tensor] = {}
-    strange = []
+    strange, twice = [], []
     for name, tensor in tensors.items():
         module = name.removeprefix(PREFIX)
-        if module.endswith(DOWN):
-            downs[module.removesuffix(DOWN)] = tensor
-        elif module.endswith(UP):
-            ups[module.removesuffix(UP)] = tensor
+        for end, found in ((DOWN, downs), (UP, ups)):
+            if module.endswith(end):
+                part = module.removesuffix(end)
+                if part in found:
+                    twice.append(module)
+                found[part] = tensor
+                break
         else:
             strange.append(name)
+    if twice:
+        raise ModelError(
+            f"{path} holds a tensor under two names",
+            expected=f"each with or without {PREFIX} in front",
+            found=_listed(sorted(twice)),
+            mend="take the wrong one out, or fetch the adapter again",
+        )
     if strange or not tensors:
         raise UnsupportedError(
             f"{path} holds more than low-rank updates" if strange else f"{path} is empty",
@@ -164,9 +175,9 @@ def _update(
             mend="fetch both files again: they do not belong together",
         )
     for name, tensor in (("A", down), ("B", up)):
-        if not tensor.is_floating_point():
+        if not tensor.is_floating_point() or tensor.element_size() < 2:
             raise ModelError(
-                f"{path}: {name} of {module} holds no floating-point numbers",
+                f"{path}: {name} of {module} holds no floating-point numbers of 16 bits or more",
                 expected="float32, float16 or bfloat16",
                 found=str(tensor.dtype).removeprefix("torch."),
                 mend="save the adapter anew in one of these types; quantized ones are not served",

@@ -45,6 +45,7 @@ class Shelf:
         self._kept: dict[int, Kept] = {}
         self._digests: dict[int, bytes] = {}
         self._gone: set[int] = set()
+        self._pins: dict[int, bool] = {}  # also of those that are not in memory
         self._uses = 0
 
     def __iter__(self) -> Any:
@@ -56,12 +57,14 @@ class Shelf:
         return None if kept is None else self._look(kept)
 
     def want(self, number: int, root: str, *, pinned: bool = False) -> Kept | None:
-        """Begin to load it, if it is not there; None while there is no place for it."""
+        """Begin to load it, if it is not there; None while there is no place for it.  pinned: what
+        counts until `pin` says otherwise."""
         kept = self._kept.get(number)
         if kept is None:
             if not self._room():
                 return None
-            kept = self._kept[number] = Kept(number=number, root=root, pinned=pinned)
+            stays = self._stays(number, pinned)
+            kept = self._kept[number] = Kept(number=number, root=root, pinned=stays)
             kept.leaving = number in self._gone
             self._control(OP, {"action": "load", "id": number, "root": root})
         return self._look(kept)
@@ -80,24 +83,28 @@ class Shelf:
             self._if_leaving(kept)
 
     def pin(self, number: int, pinned: bool) -> None:
-        """Whether it stays without users.  Raises InputError if nothing else could be loaded."""
-        kept = self._kept.get(number)
-        if kept is None or kept.pinned == pinned:
+        """Whether it stays without users, now or when it comes back.  Raises InputError if nothing
+        else could be loaded."""
+        if number in self._gone or self._pins.get(number, False) == pinned:
             return
-        if pinned and sum(each.pinned for each in self._kept.values()) + 1 >= self.limits.kept:
+        if pinned and not self._may_pin():
             raise InputError(
                 "no place would be left for adapters that are not pinned",
                 parameter="pinned",
                 expected=f"fewer pinned ones than max_cpu_loras, {self.limits.kept}",
-                found=f"{sum(each.pinned for each in self._kept.values())} are pinned",
+                found=f"{sum(self._pins.values())} are pinned",
                 mend="unpin one, or raise max_cpu_loras",
             )
-        kept.pinned = pinned
+        self._pins[number] = pinned
+        kept = self._kept.get(number)
+        if kept is not None:
+            kept.pinned = pinned
 
     def unload(self, number: int) -> None:
         """For good: it goes with its last user.  Requests that were accepted before and come only
         now are served, too: it is read again for them if need be."""
         self._gone.add(number)
+        self._pins.pop(number, None)
         kept = self._kept.get(number)
         if kept is not None:
             kept.leaving = True
@@ -111,6 +118,15 @@ class Shelf:
     def room(self) -> bool:
         """Whether one more has a place, or can be given one."""
         return len(self._kept) < self.limits.kept or self._idle() is not None
+
+    def _stays(self, number: int, pinned: bool) -> bool:
+        if number in self._gone:
+            return False
+        return self._pins.setdefault(number, pinned and self._may_pin())
+
+    def _may_pin(self) -> bool:
+        """One place is left for those that are not: their requests would wait for ever."""
+        return sum(self._pins.values()) + 1 < self.limits.kept
 
     def _if_leaving(self, kept: Kept) -> None:
         if kept.leaving and not kept.users:

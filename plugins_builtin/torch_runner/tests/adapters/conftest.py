@@ -121,3 +121,15 @@ def lora() -> Any:
     for function in (random_adapter, merged, logits_of, ready):
         setattr(Helpers, function.__name__, staticmethod(function))
     return Helpers
+
+
+@pytest.fixture
+def driver(tiny: Any, drive: Any, lora: Any) -> Any:
+    driver = drive(tiny("llama").files, adapters=lora.limits)
+    yield driver
+    driver.runner.close()
+
+
+@pytest.fixture
+def good(tiny: Any, lora: Any) -> Adapter:
+    return lora.random_adapter(tiny("llama").reference, 4, 1)

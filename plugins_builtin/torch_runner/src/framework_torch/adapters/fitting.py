@@ -50,8 +50,10 @@ def fit(
     _check_ranks(adapter, limits)
     _check_shapes(adapter, sites, places)
     by_site: dict[str, dict[tuple[int, int], LowRank]] = {}
+    names: dict[str, list[str]] = {}
     for name, update in adapter.updates.items():
         site, rows = places[name]
+        names.setdefault(site, []).append(name)
         if rows in by_site.setdefault(site, {}):
             raise _unfit(
                 adapter,
@@ -64,7 +66,9 @@ def fit(
     size = 0
     for site, parts in by_site.items():
         down, up = _joined(parts, sites[site].out_features)
-        updates[site], own = make(down.to(dtype), up.to(dtype))
+        down, up = down.to(dtype), up.to(dtype)
+        _check_finite(adapter, names[site], (down, up))
+        updates[site], own = make(down, up)
         size += own
     return Fitted(
         updates=updates,
@@ -153,6 +157,22 @@ def _check_shapes(
                 f"A of [r, {inputs}] and B of [{outputs}, r]",
                 f"A of {list(found[0])} and B of {list(found[1])}",
             )
+
+
+def _check_finite(
+    adapter: Adapter, names: Sequence[str], made: tuple[torch.Tensor, torch.Tensor]
+) -> None:
+    """As the model computes with them: a narrower type, and B times the scale, have other bounds
+    than what was read."""
+    if not all(bool(tensor.isfinite().all()) for tensor in made):
+        kind = str(made[0].dtype).removeprefix("torch.")
+        raise _unfit(
+            adapter,
+            f"its numbers, or B times the scale, are too large for {kind}",
+            f"numbers of at most {torch.finfo(made[0].dtype).max:.3g}",
+            f"larger ones in {_listed(names)}",
+            "correct lora_alpha, or serve the model in a wider type",
+        )
 
 
 def _unfit(
