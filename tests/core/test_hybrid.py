@@ -424,8 +424,8 @@ def test_pages_of_a_hit_are_not_taken_for_the_encoder_of_the_same_request(engine
     one = engine(
         runner={"layers": {"x": SPECS["cross"], "f": FULL}, "num_pages": 9}, max_model_len=20
     )
-    for name, token in (("old", 1), ("new", 2)):
-        one.add(name, [token] * 16, 1)
+    for name, token, states in (("old", 1, 9), ("new", 2, 0)):
+        one.add(name, [token] * 16, 1, encoder_tokens=states)
         one.run()
     one.add("again", [1] * 17, 1, encoder_tokens=9)
     answer = one.run()["again"]

@@ -62,10 +62,25 @@ def test_names_are_the_chain_of_digests_that_the_module_describes(steps):
         {"adapter": 1},
         {"payloads": {"image": "x"}},
         {"payloads": {"image": "y"}},
+        {"encoder_tokens": 4},
+        {"encoder_tokens": 5},
+        {"encoder_tokens": 5, "extras": {"sound": b"x"}},
+        {"encoder_tokens": 5, "extras": {"sound": b"y"}},
     ],
 )
 def test_whatever_changes_the_content_changes_every_name(other):
-    assert not set(names([1, 2, 3, 4])) & set(names([1, 2, 3, 4], **other))
+    own = names([1, 2, 3, 4], **other)
+    assert not set(names([1, 2, 3, 4])) & set(own)
+    assert _SEEN.setdefault(own[0], other) == other
+
+
+_SEEN: dict[bytes, object] = {}
+"""Who has a name, over all cases: no two have one."""
+
+
+def test_what_only_plugins_read_leaves_the_names_of_a_decoder_alone():
+    """A grammar changes what is sampled, and nothing in the cache."""
+    assert names([1, 2, 3, 4], extras={"grammar": b"x"}) == names([1, 2, 3, 4])
 
 
 def test_the_end_of_a_prefix_is_given_up_before_its_beginning(engine):

@@ -68,9 +68,9 @@ def choose_hash(name: str) -> tuple[NewHash, bytes]:
     raise ConfigError("prefix_hash is unknown", expected="sha256 or xxhash", found=repr(name))
 
 
-def _field(tag: bytes, *values: str) -> bytes:
+def _field(tag: bytes, *values: str | bytes) -> bytes:
     """No tag is the beginning of another; a lone surrogate is text like any other here."""
-    parts = [value.encode("utf-8", "surrogatepass") for value in values]
+    parts = [v.encode("utf-8", "surrogatepass") if isinstance(v, str) else v for v in values]
     return tag + b"".join(len(part).to_bytes(8, "little") + part for part in parts)
 
 
@@ -144,4 +144,8 @@ class PageHasher:
             extras += _field(b"salt", entry.salt)
         for name in sorted(entry.payloads):
             extras += _field(b"payload", name, entry.payloads[name])
+        if entry.encoder_tokens:  # all tokens see its states, and only plugins know what is in them
+            extras += _field(b"encoder", str(entry.encoder_tokens))
+            for name in sorted(entry.extras):
+                extras += _field(b"extra", name, entry.extras[name])
         return self.new_hash(self._root + extras).digest() if extras else self._root
