@@ -34,7 +34,7 @@ def test_events_that_nobody_takes_do_not_grow_and_make_the_same_of_the_same_cach
     monkeypatch.setattr(events, "LEAST", 50)
     chance, log, all_told = random.Random(5), events.EventLog(), []
     told, there = {}, {}
-    for number in range(4000):
+    for _ in range(4000):
         name = chance.choice(sorted(there)) if there else b""
         if chance.random() < 0.003:
             event = KVEvent(kind="cleared")
@@ -46,7 +46,7 @@ def test_events_that_nobody_takes_do_not_grow_and_make_the_same_of_the_same_cach
             fresh = bytes([chance.randrange(40)])
             if fresh in there:
                 continue
-            event = KVEvent(kind="stored", name=fresh, tokens=(number,))
+            event = KVEvent(kind="stored", name=fresh, tokens=(fresh[0],))
             there[fresh] = event
         log.add(event)
         all_told.append(event)
@@ -57,6 +57,31 @@ def test_events_that_nobody_takes_do_not_grow_and_make_the_same_of_the_same_cach
     replay(told, log.take())
     assert told == there
     assert len(all_told) > 3000
+    assert log.take() == []
+
+
+def test_what_is_left_of_the_events_tells_of_a_page_after_what_lies_before_it(monkeypatch):
+    """Its beginning was lost meanwhile, and came again: a router that keeps a tree would find no
+    place for what was told before it."""
+    monkeypatch.setattr(events, "LEAST", 9)
+    log = events.EventLog()
+    page = {"a": KVEvent(kind="stored", name=b"a")}
+    page["b"] = KVEvent(kind="stored", name=b"b", parent=b"a")
+    log.add(KVEvent(kind="removed", name=b"old"))
+    log.add(page["a"])
+    log.add(page["b"])
+    for _ in range(3):
+        log.add(KVEvent(kind="removed", name=b"a"))
+        log.add(page["a"])
+    assert log.take() == [KVEvent(kind="removed", name=b"old"), page["a"], page["b"]]
+
+
+def test_what_was_told_and_is_lost_and_comes_again_is_no_change(monkeypatch):
+    monkeypatch.setattr(events, "LEAST", 4)
+    log = events.EventLog()
+    for _ in range(2):
+        log.add(KVEvent(kind="removed", name=b"a"))
+        log.add(KVEvent(kind="stored", name=b"a"))
     assert log.take() == []
 
 

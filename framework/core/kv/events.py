@@ -35,18 +35,20 @@ class EventLog:
     def _fold(self) -> None:
         """Leave out what a later event undoes: all before the cache was cleared, and pages that
         were stored and removed."""
-        kept: dict[int, KVEvent] = {}
-        stored: dict[tuple[int, bytes], int] = {}
-        for place, event in enumerate(self._events):
-            key = event.group, event.name
+        # Of one name they take turns: an odd number of them does what the first does, an even one
+        # nothing.  It stays where the first was, so that a page is told of after what lies before
+        # it, which was there when it was stored.
+        cleared: list[KVEvent] = []
+        first: dict[tuple[int, bytes], KVEvent] = {}
+        odd: set[tuple[int, bytes]] = set()
+        for event in self._events:
             if event.kind == "cleared":
-                kept.clear()
-                stored.clear()
-            elif event.kind == "removed" and key in stored:
-                del kept[stored.pop(key)]
+                cleared = [event]
+                first.clear()
+                odd.clear()
                 continue
-            elif event.kind == "stored":
-                stored[key] = place
-            kept[place] = event
-        self._events = list(kept.values())
-        self._fold_at = max(2 * len(kept), LEAST)
+            key = event.group, event.name
+            first.setdefault(key, event)
+            odd ^= {key}
+        self._events = cleared + [event for key, event in first.items() if key in odd]
+        self._fold_at = max(2 * len(self._events), LEAST)
