@@ -194,10 +194,11 @@ class Logprobs:
 
     def take(self, tokens: npt.NDArray[np.int64]) -> Logprobs:
         """The tokens at these indices, in this order, as copies."""
-        counts = np.diff(self.offsets)[tokens]
+        starts = self.offsets.astype(np.int64)  # of any kind of integers
+        counts = np.diff(starts)[tokens]
         offsets = np.zeros(len(tokens) + 1, np.int32)
         np.cumsum(counts, out=offsets[1:])
-        entries = np.arange(offsets[-1]) + np.repeat(self.offsets[tokens] - offsets[:-1], counts)
+        entries = np.arange(offsets[-1]) + np.repeat(starts[tokens] - offsets[:-1], counts)
         return Logprobs(
             offsets=offsets,
             ids=self.ids[entries],

@@ -15,8 +15,9 @@ def taken_tokens(result: StepResult, taken: npt.NDArray[np.int64]) -> npt.NDArra
     """Which of the result's tokens were taken; None: all."""
     if taken.sum() == len(result.token_ids):
         return None
-    counts = np.diff(result.token_offsets)
-    number = np.arange(len(result.token_ids)) - np.repeat(result.token_offsets[:-1], counts)
+    offsets = result.token_offsets.astype(np.int64)  # of any kind of integers
+    counts = np.diff(offsets)
+    number = np.arange(len(result.token_ids)) - np.repeat(offsets[:-1], counts)
     return number < np.repeat(taken, counts)
 
 

@@ -126,27 +126,28 @@ def prompt_parts(
     """
     parts = []
     for part in result.prompt_logprobs:
-        slot = plan.slots[part.row]
+        row, start = int(part.row), int(part.start)  # of any kind of integers
+        slot = plan.slots[row]
         request = table.requests[slot]
-        if request is None or not sound[part.row]:
+        if request is None or not sound[row]:
             continue
-        skip = request.prompt_logprobs_done - part.start
+        skip = request.prompt_logprobs_done - start
         count = len(part.logprobs)
-        if skip < 0 or part.start + count > request.num_prompt:
+        if skip < 0 or start + count > request.num_prompt:
             last, done = request.num_prompt - 1, request.prompt_logprobs_done
             expected = f"a part from position {done} of {request.id}, to {last} at most"
-            found = f"one of {count} from {part.start}"
+            found = f"one of {count} from {start}"
             what = "gave prompt log-probabilities with a gap, or past the end"
             raise unfit(runner, what, expected, found)
-        own = table.tokens[slot, part.start : part.start + count]
+        own = table.tokens[slot, start : start + count]
         flaw = _flaw_of_ids(part.logprobs, own, vocab_size)
         if flaw is not None:
-            expected = f"those of the prompt of {request.id}, from position {part.start}"
+            expected = f"those of the prompt of {request.id}, from position {start}"
             raise unfit(runner, "gave prompt log-probabilities that cannot be", expected, flaw)
         if skip < count:
             logprobs = part.logprobs.slice(skip, count)
-            parts.append(PromptPart(row=part.row, start=part.start + skip, logprobs=logprobs))
-            request.prompt_logprobs_done = part.start + count
+            parts.append(PromptPart(row=row, start=start + skip, logprobs=logprobs))
+            request.prompt_logprobs_done = start + count
             table.unscored[slot] = request.prompt_logprobs_done < request.num_prompt
     return parts
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from framework.contracts.step import Logprobs
+from framework.contracts.step import Logprobs, PromptLogprobs
+from framework.engine.remote.messages import Outputs, answer_coder
 from framework.errors import EngineDeadError
 from framework.testing.ragged import flat
 
@@ -134,6 +135,52 @@ def test_accepted_drafts_are_counted_by_integers_of_any_kind(engine, alone, kind
 
     one.runner.finish = changed
     assert one.run()["a"].tokens == alone([1] * 5, 9).tokens
+
+
+def of_kind(kind, result):
+    """The result, with each of its integers of another kind."""
+
+    def scores(found):
+        whole = {name: getattr(found, name).astype(kind) for name in ("offsets", "ids", "ranks")}
+        return None if found is None else replace(found, **whole)
+
+    names = ("token_offsets", "token_ids", "accepted", "draft_offsets", "draft_ids")
+    return replace(
+        result,
+        **{name: getattr(result, name).astype(kind) for name in (*names, "logprob_tokens")},
+        logprobs=None if result.logprobs is None else scores(result.logprobs),
+        prompt_logprobs=tuple(
+            PromptLogprobs(row=kind(p.row), start=kind(p.start), logprobs=scores(p.logprobs))
+            for p in result.prompt_logprobs
+        ),
+        errors={kind(row): sentence for row, sentence in result.errors.items()},
+    )
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.uint64, np.int64])
+@pytest.mark.parametrize("depth", [1, 2])
+def test_integers_may_be_of_any_kind_and_the_same_comes_of_them(engine, alone, kind, depth):
+    """Also of steps with an error, and with tokens that are dropped, as of one that has ended."""
+    stop = alone([3] * 3, 9).tokens[5]
+
+    def made(change):
+        one = engine(
+            runner={"fail_rows": {(3, 1): "failed"}},
+            loop_depth=depth,
+            max_num_batched_tokens=16,
+        )
+        finish, encoder = one.runner.finish, answer_coder()[0]
+        one.runner.finish = lambda ticket, late: change(finish(ticket, late))
+        one.add("a", [1] * 21, 9, logprobs=0, prompt_logprobs=0)
+        one.add("b", [2] * 3, 9, logprobs=0)
+        one.add("c", [3] * 3, 9, logprobs=0, stop_ids=(stop,))
+        for _ in range(40):
+            encoder.encode(Outputs(outputs=one.step()))  # as it goes to another process
+        return one.answers
+
+    answers = made(lambda result: of_kind(kind, result))
+    assert answers == made(lambda result: result)
+    assert sorted(answer.reason for answer in answers.values()) == ["error", "length", "stop"]
 
 
 @pytest.mark.parametrize("wanted", [0, 2])
