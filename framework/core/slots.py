@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 STOP_IDS = 4
 """Columns for ids that end a request, compared in every step: more than nearly all have."""
+_NONE, _MANY = -1, -2  # no ids: nothing stands in a column, or the ids are kept elsewhere
 
 
 class SlotTable:
@@ -63,7 +64,7 @@ class SlotTable:
         self.tenant = np.zeros(num_slots, np.int64)
         self.num_prompt = np.zeros(num_slots, np.int64)
         self.key = np.zeros(num_slots, np.float64)
-        self.stop_ids = np.full((num_slots, STOP_IDS), -1, np.int32)
+        self.stop_ids = np.full((num_slots, STOP_IDS), _NONE, np.int32)
         self.many_stop_ids: dict[int, frozenset[int]] = {}
         self.num_drafts = np.zeros(num_slots, np.int64)
         self.drafts: list[list[int]] = [[] for _ in range(num_slots)]
@@ -104,19 +105,20 @@ class SlotTable:
         return slot
 
     def _set_stop_ids(self, slot: int, ids: tuple[int, ...]) -> None:
-        self.stop_ids[slot] = -1
+        self.stop_ids[slot] = _NONE
         if len(ids) <= STOP_IDS:
             self.stop_ids[slot, : len(ids)] = ids
         else:
+            self.stop_ids[slot] = _MANY
             self.many_stop_ids[slot] = frozenset(ids)
 
     def stops(self, slots: npt.NDArray[np.integer], tokens: I32) -> npt.NDArray[np.bool_]:
         """Which of the tokens, one of each of `slots`, are among the ids that end its request."""
-        found: npt.NDArray[np.bool_] = (self.stop_ids[slots] == tokens[:, None]).any(axis=1)
+        few = self.stop_ids[slots]
+        found: npt.NDArray[np.bool_] = (few == tokens[:, None]).any(axis=1)
         if self.many_stop_ids:  # one request must not make the comparison wider for all
-            for row, slot in enumerate(slots.tolist()):
-                many = self.many_stop_ids.get(slot)
-                found[row] |= many is not None and int(tokens[row]) in many
+            for row in np.flatnonzero(few[:, 0] == _MANY).tolist():
+                found[row] = int(tokens[row]) in self.many_stop_ids[int(slots[row])]
         return found
 
     def set_drafts(self, slot: int, drafts: list[int]) -> None:

@@ -16,6 +16,7 @@ from framework.contracts.kv_cache_spec import (
 )
 from framework.core.fair_queueing import FairQueueing
 from framework.core.policies import Priority
+from framework.core.slots import SlotTable
 from framework.errors import EngineDeadError
 from framework.testing import by_fingerprint, fingerprint, from_outputs
 
@@ -167,6 +168,26 @@ def test_one_with_thousands_of_stop_ids_makes_no_step_of_others_dearer(engine, d
     assert answers["next"].reason == answers["other"].reason == "length"
     assert table.stop_ids.nbytes == bytes_before
     assert not table.many_stop_ids
+
+
+def test_only_who_has_many_stop_ids_is_looked_at_for_them():
+    table, looked = SlotTable(8, 4), []
+
+    class Noting(dict):
+        def __getitem__(self, slot):
+            looked.append(slot)
+            return super().__getitem__(slot)
+
+        def get(self, slot, default=None):
+            looked.append(slot)
+            return super().get(slot, default)
+
+    table.many_stop_ids = Noting()
+    for slot, ids in enumerate([(7,), tuple(range(5, 15)), (), (9,)]):
+        table._set_stop_ids(slot, ids)
+    slots, tokens = np.arange(4), np.array([9, 9, 9, 9], np.int32)
+    assert table.stops(slots, tokens).tolist() == [False, True, False, True]
+    assert looked == [1]
 
 
 @pytest.mark.parametrize("depth", [1, 2])

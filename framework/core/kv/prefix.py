@@ -195,8 +195,7 @@ class PrefixIndex:
                 chain.update(part)
                 name = chain.digest()
                 hashes.append(name)
-            if place:
-                store(place, name + _FIRST_GROUP, before + part)
+            store(place, name + _FIRST_GROUP, before + part)
 
     def name(
         self, request: Request, tokens: I32, tables: Sequence[I32], first: int, confirmed: int
