@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import msgspec
 import numpy as np
 import pytest
@@ -21,7 +23,7 @@ from framework.engine.remote.messages import (
     read_request,
     request_coder,
 )
-from framework.engine.remote.server import CoreServer
+from framework.engine.remote.server import METHODS, CoreServer
 from framework.errors import PluginError
 from framework.testing.harness import Harness
 
@@ -95,6 +97,7 @@ FIELDS = [
     {"tokens": ["<i4", [2**40], b"1234"]},
     {"tokens": ["<f8", [1], b"12345678"]},
     {"tokens": ["<i4", [0], b""]},
+    {"tokens": ["<i4", [], b"1234"]},
     {"request_id": 7},
     {"sampling": {"temperature": float("nan")}},
     {"seed": -1},
@@ -183,6 +186,18 @@ def test_texts_of_plugins_reach_clients_whatever_they_hold():
     assert ends["bad"] == "late"
     _, ends = serve(Add(number=1, inputs=(entry(),)), runner={"fail_rows": {(1, 0): HALF}})
     assert ends["bad"] == "\\ud800"
+
+
+def test_events_of_the_cache_arrive_and_no_token_of_them_is_looked_at():
+    """There may be tens of thousands of them, and no step is made meanwhile."""
+    one = Harness(enable_kv_events=True)
+    one.add("a", [1] * 9, 2)
+    one.run()
+    told = one.core.take_kv_events()
+    one.core.take_kv_events = lambda: told
+    assert METHODS["take_kv_events"](one.core)[-1]["tokens"] is told[-1].tokens
+    replies, _ = serve(Call(number=1, method="take_kv_events"), core=one.core)
+    assert replies[1].value == [asdict(event) | {"tokens": [1] * 4} for event in told]
 
 
 def test_what_a_half_in_the_front_end_reads_is_bytes_or_its_fault():

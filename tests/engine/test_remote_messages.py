@@ -13,6 +13,7 @@ from framework.contracts.messages import EngineInput, EngineOutputs, EngineStats
 from framework.contracts.sampling import SamplingParams
 from framework.engine.remote.messages import (
     Add,
+    Died,
     Outputs,
     Reply,
     WireError,
@@ -46,6 +47,22 @@ def test_another_error_arrives_under_its_name():
     again = WireError.of(ZeroDivisionError("by zero")).error()
     assert type(again) is errors.FrameworkError
     assert again.message == "ZeroDivisionError: by zero"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("half \ud800"),
+        errors.InputError("half \ud800"),
+        errors.PluginError("half", plugin="\ud800", found=["\ud800"], mend="half \ud800"),
+    ],
+)
+def test_an_error_arrives_whatever_its_text_holds(error):
+    """Else the core would go without a word of why."""
+    encoder, decoder = answer_coder()
+    again = decoder.decode(encoder.encode(Died(error=WireError.of(error)))).error.error()
+    assert "half" in str(again)
+    assert "\\ud800" in f"{again} {vars(again)}"
 
 
 def test_a_request_and_an_output_arrive_whole():

@@ -15,11 +15,12 @@ from framework import errors
 from framework.contracts.messages import EngineInput, EngineOutputs
 from framework.errors import FrameworkError
 from framework.plugins.blame import told
+from framework.shown import printable
 
 
 class WireError(msgspec.Struct, frozen=True, kw_only=True):
     """An error as data.  kind: name of a class in `framework.errors`.  Arguments that are no
-    text were made text."""
+    text were made text, and of all text what UTF-8 cannot carry is escaped."""
 
     kind: str
     message: str
@@ -29,13 +30,13 @@ class WireError(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, error: BaseException) -> WireError:
         """Any error; one that is not ours becomes a FrameworkError that names its class."""
         if not isinstance(error, FrameworkError):
-            return cls(kind="FrameworkError", message=f"{type(error).__name__}: {error}")
+            return cls(kind="FrameworkError", message=told(error))
         arguments = {
-            key: value if isinstance(value, float | None) else str(value)
+            key: value if isinstance(value, float | None) else printable(str(value))
             for key, value in vars(error).items()
             if key != "message" and not key.startswith("_")
         }
-        return cls(kind=type(error).__name__, message=error.message, arguments=arguments)
+        return cls(kind=type(error).__name__, message=printable(error.message), arguments=arguments)
 
     def error(self) -> FrameworkError:
         """The error again."""

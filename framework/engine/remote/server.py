@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from framework.contracts.messages import EngineStats
+from framework.contracts.messages import EngineStats, KVEvent
 from framework.core.engine_core import EngineCore
 from framework.engine.remote.messages import (
     Abort,
@@ -46,8 +46,17 @@ class ServerLink(Protocol):
         ...
 
 
+_EVENT = tuple(field.name for field in dataclasses.fields(KVEvent))
+
+
 def _stats(core: EngineCore) -> dict[str, Any]:
     return dataclasses.asdict(core.stats)
+
+
+def _as_dict(event: KVEvent) -> dict[str, Any]:
+    """As `asdict`, which looks into each token: there may be tens of thousands of events, and no
+    step is made meanwhile."""
+    return {name: getattr(event, name) for name in _EVENT}
 
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -64,7 +73,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "resume": EngineCore.resume,
     "pin_prefix": EngineCore.pin_prefix,
     "unpin_prefix": EngineCore.unpin_prefix,
-    "take_kv_events": lambda core: [dataclasses.asdict(e) for e in core.take_kv_events()],
+    "take_kv_events": lambda core: [_as_dict(event) for event in core.take_kv_events()],
 }
 """What a Call may call."""
 
@@ -156,7 +165,7 @@ class CoreServer:
 
     def _add(self, request: Add) -> None:
         for entry in request.inputs:
-            log.debug("request %s: %d tokens", entry.request_id, len(entry.tokens))
+            log.debug("request %s: %d tokens", entry.request_id, entry.tokens.size)
         if self._stopping:
             raise EngineDeadError("the engine is shutting down", mend="ask another engine")
         added: list[str] = []
@@ -194,6 +203,6 @@ def _fatal(error: Exception) -> EngineDeadError:
         return error
     return EngineDeadError(
         "the engine stopped after a fault",
-        found=f"{type(error).__name__}: {error}",
+        found=told(error),
         mend="start the engine anew; its log has the fault",
     )
