@@ -116,3 +116,14 @@ def test_only_one_field_asks_for_a_form():
         structured(SamplingParams(), form, "f", Calls(TOOLS, form, CallList))
     with pytest.raises(UnsupportedError, match="beside tools"):
         structured(SamplingParams(), form, "f", Calls(TOOLS))
+
+
+def test_parameters_that_are_nested_too_deeply_to_be_demanded_are_the_clients_fault():
+    """A body may be read that cannot be rewritten."""
+    parameters = {}
+    for _ in range(5000):
+        parameters = {"not": parameters}
+    tools = [{"type": "function", "function": {"name": "deep", "parameters": parameters}}]
+    with pytest.raises(InputError, match="nested") as caught:
+        calls_of(NoParser(), tools, "required")
+    assert caught.value.parameter == "tools"

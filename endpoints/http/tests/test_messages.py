@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import anthropic
 import httpx
 import pytest
 
 from framework.engine.outputs import CompletionOutput
 from framework.errors import FrameworkError, InputError
+from framework_http import sse
 from framework_http.anthropic.answer import Answer
 from framework_http.anthropic.conversation import messages_of
 from framework_http.openai.reading import Reader
@@ -126,7 +129,7 @@ def test_thinking_text_and_calls_are_blocks_wherever_the_text_was_cut(size):
     thinking, words, *calls = body["content"]
     assert thinking == {"type": "thinking", "thinking": "hm", "signature": ""}
     assert words["text"].strip() == "I look."
-    assert [call["input"] for call in calls] == [{"city": "Paris"}] * 2
+    assert [json.loads(sse.JSON.encode(call["input"])) for call in calls] == [{"city": "Paris"}] * 2
     assert calls[0]["id"] != calls[1]["id"]
     for kind in ("start", "stop"):
         found = [e["index"] for e in events if e["type"] == f"content_block_{kind}"]
@@ -138,6 +141,51 @@ def test_a_call_that_was_cut_keeps_what_there_is_of_it():
     body, _ = answer_of([CALL[:60]], "length")
     assert body["stop_reason"] == "max_tokens"
     assert body["content"][-1]["input"] == {"INVALID_JSON": '{"city": "Paris"'}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"city": "\\ud800"}',
+        '{"\\udc00": 1}',
+        '{"n": 1e999}',
+        f'{{"n": -{"9" * 40}}}',
+        '{"a": [{}]}',
+    ],
+)
+def test_arguments_are_given_as_the_model_wrote_them(written):
+    """Also those that JSON can say, and Python cannot write again."""
+    body, _ = answer_of([CALL.replace('{"city": "Paris"}', written)])
+    text = sse.JSON.encode(body).decode()
+    assert f'"input":{written}}}' in text
+    assert json.loads(text)["stop_reason"] == "tool_use"
+
+
+@pytest.mark.parametrize("written", ['{"city": NaN}', '{"city": -Infinity}', '{"city": 01}'])
+def test_arguments_that_are_no_json_are_text(written):
+    body, _ = answer_of([CALL.replace('{"city": "Paris"}', written)])
+    text = sse.JSON.encode(body).decode()
+    assert json.loads(text)["content"][-1]["input"] == {"INVALID_JSON": written}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "tool"),
+    [
+        ("/v1/messages", {"messages": HI, "max_tokens": 9}, {"name": "a\ud800"}),
+        ("/v1/responses", {"input": "hi"}, {"type": "function", "name": "a\ud800"}),
+        (
+            "/v1/chat/completions",
+            {"messages": HI},
+            {"type": "function", "function": {"name": "a\ud800"}},
+        ),
+    ],
+)
+def test_a_name_of_a_tool_that_no_answer_could_say_is_refused(parsing_server, path, body, tool):
+    content = json.dumps({**body, "tools": [{"input_schema": {}, **tool}]})
+    headers = {"content-type": "application/json"}
+    response = httpx.post(f"{parsing_server.url}{path}", content=content, headers=headers)
+    assert response.status_code == 400
+    assert "tools" in response.json()["error"]["message"]
 
 
 def test_an_answer_that_the_operator_ends_is_an_error():

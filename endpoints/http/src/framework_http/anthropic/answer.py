@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from framework.errors import FrameworkError
 from framework_http.openai.blocks import Block, Blocks, Change
 from framework_http.openai.shapes import Usage
@@ -133,11 +135,18 @@ def _block(block: Block, *, whole: bool) -> Item:
             }
 
 
-def _input(text: str) -> Item:
-    """An object.  What the model was not let finish, or wrote wrongly, stands in it as it is, in
-    the place that Anthropic's documentation proposes for that."""
+def _input(text: str) -> Item | msgspec.Raw:
+    """An object, to the letter as the model wrote it: read and written anew, half of a surrogate
+    pair could not be sent, and a number beyond float64 would be another.  What the model was not
+    let finish, or wrote wrongly, stands as a text in the place that Anthropic's documentation
+    proposes for that."""
+    text = text or "{}"
     try:
-        found = json.loads(text or "{}")
+        found = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         found = None
-    return found if isinstance(found, dict) else {"INVALID_JSON": text}
+    return msgspec.Raw(text.encode()) if isinstance(found, dict) else {"INVALID_JSON": text}
+
+
+def _refuse(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")

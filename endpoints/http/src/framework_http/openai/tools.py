@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from framework.errors import InputError, UnsupportedError
-from framework.shown import shown
+from framework.shown import is_whole, shown
 from framework_http.openai.forced import (
     CallList,
     NamedCall,
@@ -40,7 +40,7 @@ def _fault(tool: Mapping[str, Any]) -> str | None:
     if not isinstance(function, dict):
         return f"the function {function!r:.60}"
     name, parameters = function.get("name"), function.get("parameters")
-    if not isinstance(name, str) or not name:
+    if not isinstance(name, str) or not name or not is_whole(name):
         return f"the name {name!r:.60}"
     if parameters is not None and not isinstance(parameters, dict):
         return f"the parameters {parameters!r:.60}"
@@ -99,7 +99,15 @@ def calls_of(
     if choice == "named":
         wanted = str(name)
         return Calls(named[:1], {"json": schema_of_arguments(named[0])}, lambda: NamedCall(wanted))
-    return Calls(named, {"json": schema_of_calls(named, one_call=one_call)}, CallList)
+    try:
+        schema = schema_of_calls(named, one_call=one_call)
+    except RecursionError:
+        raise InputError(
+            "tools cannot be demanded: their parameters are nested too deeply",
+            parameter="tools",
+            expected="a few hundred levels at most",
+        ) from None
+    return Calls(named, {"json": schema}, CallList)
 
 
 def choice_of(given: str | Mapping[str, Any] | None) -> tuple[str, str | None]:
