@@ -29,6 +29,7 @@ _STATUS: tuple[tuple[type[FrameworkError], int, str], ...] = (
     (OverloadedError, 429, "rate_limit_error"),
     (EngineDeadError, 503, "service_unavailable_error"),
 )
+_ELSEWHERE = "ask another server, or this one when it runs again"
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "not_found_error"}
 
 
@@ -69,7 +70,18 @@ def describe(error: FrameworkError) -> tuple[int, dict[str, Any], dict[str, str]
     if isinstance(error, OverloadedError | EngineRestartingError):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after)))
     param = error.parameter if isinstance(error, InputError) else None
-    return status, error_body(str(error), kind, param, status), headers
+    return status, error_body(told(error), kind, param, status), headers
+
+
+def told(error: FrameworkError) -> str:
+    """What a client is told of one of our errors.  An engine that has ended is mended by whoever
+    runs the server, and their log says how; whoever asked can only go elsewhere."""
+    if not isinstance(error, EngineDeadError) or isinstance(error, EngineRestartingError):
+        return str(error)
+    found = EngineDeadError(
+        error.message, expected=error.expected, found=error.found, mend=_ELSEWHERE
+    )
+    return str(found)
 
 
 def respond(error: FrameworkError) -> JSONResponse:

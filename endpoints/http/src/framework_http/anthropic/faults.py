@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from framework.errors import FrameworkError
-from framework_http.faults import describe, describe_invalid, detail_of
+from framework_http.faults import describe, describe_invalid, detail_of, told
 
 _KINDS = {
     400: "invalid_request_error",
@@ -32,7 +32,7 @@ def error_item(message: str, status: int) -> dict[str, Any]:
 
 def fault_item(error: FrameworkError) -> dict[str, Any]:
     """The same for one of our errors."""
-    return error_item(str(error), describe(error)[0])
+    return error_item(told(error), describe(error)[0])
 
 
 class AnthropicRoute(APIRoute):
@@ -47,7 +47,7 @@ class AnthropicRoute(APIRoute):
                 return await inner(request)
             except FrameworkError as error:
                 status, _, headers = describe(error)
-                return JSONResponse(error_item(str(error), status), status, headers)
+                return JSONResponse(error_item(told(error), status), status, headers)
             except RequestValidationError as error:
                 status, body = describe_invalid(error, request)
                 return JSONResponse(error_item(body["error"]["message"], status), status)

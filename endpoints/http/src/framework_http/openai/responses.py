@@ -13,6 +13,7 @@ from framework.contracts.endpoint import Endpoint
 from framework.contracts.sampling import OutputKind
 from framework.errors import FrameworkError
 from framework_http import sse
+from framework_http.faults import told
 from framework_http.leaving import unless_gone
 from framework_http.openai import ask
 from framework_http.openai.fields import options_of, sampling_of
@@ -125,7 +126,7 @@ async def _told(
     except FrameworkError as error:
         if not begun:
             raise
-        for event in response.fail(str(error)):
+        for event in response.fail(told(error)):
             yield event
 
 
