@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from framework.engine.outputs import RequestOutput
     from framework.engine.request_options import RequestOptions
 
+MOST_WAITING = 256
+"""Outputs of several prompts that wait for a slow client; what comes then waits in the engine's
+shorter form, that of each prompt in its own."""
+
 T = TypeVar("T")
 
 
@@ -73,16 +77,17 @@ async def parts(
                 usage.take(0, check(output))
                 yield 0, output, usage
         return
-    queue: asyncio.Queue[tuple[int, RequestOutput] | BaseException | None] = asyncio.Queue()
+    queue: asyncio.Queue[tuple[int, RequestOutput] | BaseException | None]
+    queue = asyncio.Queue(MOST_WAITING)
 
     async def run(index: int, prompt: object) -> None:
         try:
             async with aclosing(service.generate(prompt, sampling, options)) as outputs:
                 async for output in outputs:
-                    queue.put_nowait((index, check(output)))
-            queue.put_nowait(None)
+                    await queue.put((index, check(output)))
+            await queue.put(None)
         except Exception as error:
-            queue.put_nowait(error)
+            await queue.put(error)
 
     usage, left = Usage(), len(prompts)
     tasks = [asyncio.create_task(run(k, prompt)) for k, prompt in enumerate(prompts)]
