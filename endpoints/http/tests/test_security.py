@@ -16,6 +16,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
+from framework.errors import ConfigError
 from framework_http.application import build_app
 from framework_http.guards import Keys
 from framework_http.options import HostOptions
@@ -107,6 +108,14 @@ def test_every_key_is_compared_in_constant_time_whichever_is_given(monkeypatch):
         assert len(compared) == 3
         # Hashes of one length: nor does the time say how long a key is.
         assert {len(part) for pair in compared for part in pair} == {32}
+
+
+def test_a_key_is_of_one_tenant():
+    """Else the requests of one would count, and wait, as another's."""
+    with pytest.raises(ConfigError, match="'a' and 'b'") as caught:
+        Keys([SecretStr("a:same"), SecretStr("c:other"), SecretStr("b:same")])
+    assert "same" not in str(caught.value)
+    assert Keys([SecretStr("a:same"), SecretStr("a:same")]).tenant("Bearer same") == "a"
 
 
 OWN = "https://own.example"

@@ -40,7 +40,13 @@ class Keys:
                     found="an empty part",
                 )
             check_sendable(key, "an API key of front_end:http")
-            self._tenants[_hash(key)] = tenant
+            known = self._tenants.setdefault(_hash(key), tenant)
+            if known != tenant:
+                raise ConfigError(
+                    "an API key of front_end:http is given to two tenants",
+                    expected="a key of its own for each",
+                    found=f"one for {known!r} and {tenant!r}",
+                )
         self.any = bool(self._tenants)
 
     def tenant(self, header: str) -> str | None:
