@@ -47,6 +47,7 @@ class PayloadStore:
         self._held: weakref.WeakValueDictionary[str, Payload] = weakref.WeakValueDictionary()
         self._making = threading.Lock()
         self._folder: PrivateFolder | None = None
+        self._owner = os.getpid()
 
     def put(self, array: F32) -> Payload:
         """Keep `array` until the last of its payloads is let go.  Raises OverloadedError where it
@@ -97,6 +98,8 @@ class PayloadStore:
             return self._folder.path
 
     def _drop(self, name: str, path: str) -> None:
+        if os.getpid() != self._owner:  # a fork, which has only copies of payloads
+            return
         with self._lock:
             held = self._held.get(name)
             if held is None or held.reference != path:  # else it has come again

@@ -25,7 +25,12 @@ class PrivateFolder:
     def __init__(self) -> None:
         _sweep()
         self.path = tempfile.mkdtemp(prefix=_PREFIX)
-        self.remove = weakref.finalize(self, _remove, self.path, _hold(self.path))
+        try:
+            held = _hold(self.path)
+        except OSError:  # no room for a file: nobody would ever take it away
+            os.rmdir(self.path)
+            raise
+        self.remove = weakref.finalize(self, _remove, self.path, held, os.getpid())
 
 
 def _hold(folder: str) -> int | None:
@@ -41,7 +46,11 @@ def _hold(folder: str) -> int | None:
     return held
 
 
-def _remove(folder: str, held: int | None) -> None:
+def _remove(folder: str, held: int | None, owner: int) -> None:
+    """A process that was forked from the owner ends with copies of all objects, and leaves what
+    they stand for."""
+    if os.getpid() != owner:
+        return
     shutil.rmtree(folder, ignore_errors=True)
     if held is not None:
         os.close(held)

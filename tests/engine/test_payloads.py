@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -122,3 +124,24 @@ def test_what_was_tidied_away_is_written_again(tmp_path, monkeypatch, all_of_it)
     shutil.rmtree(Path(second.reference).parent)
     with pytest.raises(OverloadedError, match="TMPDIR"):
         store.put(GOOD)
+
+
+FORKS = """
+import os, sys
+import numpy as np
+from framework.engine.payloads import PayloadStore
+kept = [PayloadStore().put(np.ones((2, 2), np.float32))]
+path = kept[0].reference
+if not os.fork():
+    {end}
+os.wait()
+assert os.path.exists(path)
+kept.clear()
+assert not os.path.exists(path)
+"""
+
+
+@pytest.mark.parametrize("end", ["sys.exit()", "kept.clear(); os._exit(0)"])
+def test_a_fork_of_its_process_takes_nothing_away(end):
+    """It has copies of all objects, and lets them go."""
+    subprocess.run([sys.executable, "-c", FORKS.format(end=end)], check=True, timeout=60)

@@ -77,6 +77,19 @@ def test_what_a_killed_process_left_goes_and_all_else_stays(place):
     again.remove()
 
 
+def test_where_no_file_can_be_made_no_folder_is_left(place, monkeypatch):
+    """Nobody would ever take it away, and each request tries again."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", full)
+        with pytest.raises(OSError, match="No space"):
+            PrivateFolder()
+    assert list(place.iterdir()) == []
+
+
 def test_where_files_cannot_be_locked_nothing_is_taken_away(place, monkeypatch):
     def unable(*_):
         raise OSError(95, "Operation not supported")
