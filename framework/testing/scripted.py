@@ -212,7 +212,8 @@ class ScriptedRunner(ModelRunner):
             if len(occupant.tokens) < computed + plan.num_new[row] - len(given):
                 # The request was preempted or ended while this step was in flight.
                 raise IntegrityError("a row has tokens that were never known", found=slot)
-            self._attend(slot, occupant, computed, int(plan.num_new[row]), given)
+            if occupant.problem is None:  # else nothing of it is computed, and it ends
+                self._attend(slot, occupant, computed, int(plan.num_new[row]), given)
             parts += self._score(row, occupant, computed, int(plan.num_new[row]))
             new = self._sample(occupant, given) if plan.wants_logits[row] else []
             tokens.append(new)
@@ -220,8 +221,7 @@ class ScriptedRunner(ModelRunner):
             drafts.append(self._draft(occupant, plan.drafts_wanted) if new else [])
             if plan.rows_to_pool is not None and plan.rows_to_pool[row]:
                 vectors[row] = self._pool(occupant, computed + int(plan.num_new[row]))
-            problem = self.fail_rows.get((plan.step_id, row)) or occupant.problem
-            if problem is not None:
+            if problem := self.fail_rows.get((plan.step_id, row)) or occupant.problem:
                 errors[row] = problem
         ids, offsets = ragged(tokens)
         draft_ids, draft_offsets = ragged(drafts)

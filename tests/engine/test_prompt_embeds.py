@@ -160,6 +160,24 @@ def test_other_prompts_are_other_pages_and_the_same_one_is_found_again(harness):
         assert first == (8 if number in (1, 3) else 0)
 
 
+def test_data_that_are_gone_end_their_own_request_behind_pages_of_the_cache_too(harness):
+    """A client left; the others, and those who bring the same data again, are served."""
+    engine = harness(able=TAKES, max_model_len=64)
+    prompt = {"prompt_embeds": np.tile(GOOD, (4, 1))}
+    assert engine.run(prompt, ONE).finished
+    for cached in (8, 8):
+        gone, other = engine.inputs.process(prompt, ONE), engine.inputs.process([1, 2], ONE)
+        os.unlink(gone.inputs[0].payloads["prompt_embeds"])
+        engine.client.add([gone, other])
+        ends = [engine.client.wait(one.request_id).outputs[0] for one in (gone, other)]
+        assert [end.finish_reason == "error" for end in ends] == [True, False]
+        assert "cannot be read" in ends[0].stop_reason
+        del gone
+        assert engine.run(prompt, ONE).num_cached_tokens == cached
+    engine.client.settle()
+    engine.check_empty()
+
+
 def test_who_takes_none_says_so(harness):
     engine = harness()
     with pytest.raises(UnsupportedError, match="prompts as embeddings"):
