@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 
 import httpx
+import numpy as np
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from framework.testing.occupant import WIDTH
 from framework.testing.served import start_server
 from framework_http.openai.chat import ChatFields
 from framework_http.openai.completions import CompletionFields
@@ -58,14 +62,17 @@ def send(http, path, body):
         error = response.json()["error"]
         assert set(error) == {"message", "type", "param", "code"}
         assert error["code"] == response.status_code
-    elif body.get("stream") is True:
+        return error["param"]
+    if body.get("stream") is True:
         assert all(
             event.get("error", {}).get("code", 0) < 500 for event in events(response.content)
         )
     else:
         assert response.json()["choices"]
+    return SERVED
 
 
+SERVED = "served"
 NUMBERS = st.one_of(
     st.sampled_from([0, -1, 1, 2, 2**31, 2**63, -(2**63), 10**30, 0.5, 1e308, 1e-308]),
     st.sampled_from([float("nan"), float("inf"), float("-inf")]),
@@ -126,7 +133,35 @@ TOOLS = st.lists(
     ),
     max_size=2,
 )
+
+
+def npy(*shape):
+    """An `.npy` file of numbers."""
+    file = io.BytesIO()
+    np.save(file, np.ones(shape, np.float16))
+    return file.getvalue()
+
+
+def damaged(file):
+    """The file with a few bytes that are others, or cut off, or more behind it."""
+    places = st.integers(0, len(file))
+    return st.builds(
+        lambda at, new, behind: file[:at] + new + file[at + behind :],
+        places,
+        st.binary(max_size=4) | st.sampled_from([b"(", b"9" * 30, b"-", b"\n"]),
+        st.integers(0, 8) | places,
+    )
+
+
+FILES = st.one_of(
+    st.just(npy(3, WIDTH)),
+    st.sampled_from([npy(2, WIDTH + 1), npy(0, WIDTH), npy(WIDTH), npy(9000, WIDTH)]),
+    damaged(npy(2, WIDTH)),
+    st.binary(max_size=40),
+).map(lambda file: base64.b64encode(file).decode())
+EMBEDS = FILES | st.lists(FILES, max_size=3)
 SPECIAL = {
+    "prompt_embeds": EMBEDS,
     "messages": MESSAGES,
     "tools": TOOLS,
     "prompt": st.lists(st.integers(-2, 300) | NUMBERS | TEXTS, max_size=5),
@@ -144,9 +179,9 @@ def short(deadline):
 def bodies(fields):
     """A request that is served, with up to three fields that may be anything."""
     names = sorted(fields.model_fields)
-    valid = {"max_tokens": 8, "prompt": "abc"}
+    valid = st.just({"prompt": "abc"}) | EMBEDS.map(lambda files: {"prompt_embeds": files})
     if "messages" in names:
-        valid = {"max_tokens": 8, "messages": [{"role": "user", "content": "abc"}]}
+        valid = st.just({"messages": [{"role": "user", "content": "abc"}]})
 
     def change(name):
         values = st.one_of(SPECIAL[name], VALUES) if name in SPECIAL else VALUES
@@ -155,22 +190,30 @@ def bodies(fields):
         return st.tuples(st.just(name), values)
 
     changes = st.lists(st.sampled_from(names).flatmap(change), min_size=1, max_size=3)
-    return changes.map(lambda some: {**valid, **dict(some)})
+    return st.builds(lambda base, some: {"max_tokens": 8, **base, **dict(some)}, valid, changes)
 
 
 def fuzz(http, path, count):
+    """(a body, what of it was wrong or SERVED) of all that was tried."""
+    seen = []
+
     @examples(count)
     @given(bodies(PATHS[path]))
     def run(body):
-        send(http, path, body)
+        seen.append((body, send(http, path, body)))
 
     run()
+    return seen
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_any_value_of_any_field_is_no_fault_of_the_server(http, path):
-    """Field bug 23."""
-    fuzz(http, path, FEW)
+    """Field bug 23.  Prompts of each form are tried, and get to where they are read."""
+    seen = fuzz(http, path, FEW)
+    for name in {"messages", "prompt", "prompt_embeds"} & set(PATHS[path].model_fields):
+        ends = {end for body, end in seen if name in body}
+        assert SERVED in ends, name
+    assert any(end == "prompt_embeds" for _, end in seen) is ("prompt" in PATHS[path].model_fields)
 
 
 @pytest.mark.long
@@ -200,6 +243,8 @@ def documented(http, count):
         def run(case):
             if isinstance(case.body, dict) and short(case.body.get("deadline")):
                 del case.body["deadline"]
+            if isinstance(case.body, dict) and case.body.get("prompt_embeds") is not None:
+                case.body.pop("prompt", None)  # beside which they are not looked at
             response = case.call(base_url=str(http.base_url))
             assert response.status_code < 500, (case, response.text)
 
