@@ -81,6 +81,8 @@ def _build(record: Record, model: type[BaseModel], values: dict[str, Any]) -> Ba
             f"{'.'.join(map(str, fault['loc'])) or 'options'}: {without(fault['msg'], hidden)}"
             for fault in error.errors(include_input=False, include_url=False)
         ]
+    except ConfigError as error:  # a text that spells no list or mapping
+        faults = [error.message]
     raise PluginError(
         f"options of plugin {record.key} are invalid: {'; '.join(faults)}",
         plugin=record.key,
@@ -108,7 +110,7 @@ def _made(model: type[BaseModel], values: dict[str, Any]) -> BaseModel:
 def _read(key: str, text: str) -> object:
     from framework.config.strict_yaml import read_yaml
 
-    return read_yaml(text, f"option {key!r} of a plugin")
+    return read_yaml(text, key)
 
 
 def secrets_in(model: type[BaseModel] | None, values: Mapping[str, Any] | None) -> list[str]:

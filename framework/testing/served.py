@@ -57,17 +57,20 @@ class Served:
 
 
 def start_server(*arguments: str, root: tuple[str, ...] = ()) -> Served:
-    """`framework ROOT serve ARGUMENTS` for the echo model, on a free port, once it listens.  It
-    ends with this process, whatever way that ends.
+    """`framework ROOT serve ARGUMENTS` for the echo model, unless these name another or another
+    executor, on a free port, once it listens.  It ends with this process, whatever way that ends.
 
     Raises RuntimeError with what it logged where it ends before that.
     """
     plugins = [f"--plugin={key}={value}" for key, value in fake_plugins().items()]
+    given: tuple[str, ...] = () if "--model" in arguments else ("--model", MODEL)
+    if not any(argument.startswith("executor=") for argument in arguments):
+        given += ("--set", "executor=echo")
     command = [
         *(sys.executable, "-c", _PROGRAM),
         *plugins,
         *root,
-        *("serve", "--model", MODEL, "--set", "executor=echo", "--port", "0"),
+        *("serve", *given, "--port", "0"),
         *arguments,
     ]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FRAMEWORK_")}
