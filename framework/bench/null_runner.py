@@ -13,6 +13,7 @@ from framework.contracts.kv_cache_spec import FullAttentionSpec
 from framework.contracts.model_runner import ModelRunner, RunnerContext
 from framework.contracts.step import (
     I32,
+    Bool,
     CachePlan,
     LateInputs,
     RunnerInfo,
@@ -47,6 +48,8 @@ class NullRunner(ModelRunner):
         self._on_finish = on_finish
         self._clock = clock or (lambda: 0.0)
         self._flight: deque[tuple[StepPlan, StepResult]] = deque()
+        self._wants: Bool | None = None
+        self._offsets: I32 = np.zeros(1, np.int32)
         self._token_ids: I32 = np.zeros(0, np.int32)
         self.seconds = 0.0
         self.steps = 0
@@ -89,16 +92,17 @@ class NullRunner(ModelRunner):
         return result
 
     def _result(self, plan: StepPlan) -> StepResult:
-        offsets = np.zeros(plan.num_rows + 1, np.int32)
-        np.cumsum(plan.wants_logits, out=offsets[1:])
-        if offsets[-1] > len(self._token_ids):
-            self._token_ids = np.zeros(int(offsets[-1]), np.int32)
+        if plan.wants_logits is not self._wants:  # most steps are told with the array of the last
+            self._wants = plan.wants_logits
+            self._offsets = np.zeros(plan.num_rows + 1, np.int32)
+            np.cumsum(plan.wants_logits, out=self._offsets[1:])
+            self._token_ids = np.zeros(self._offsets.item(-1), np.int32)
         return StepResult(
             step_id=plan.step_id,
             slots=plan.slots,
             generations=plan.generations,
-            token_offsets=offsets,
-            token_ids=self._token_ids[: offsets[-1]],
+            token_offsets=self._offsets,
+            token_ids=self._token_ids,
         )
 
     def control(self, op: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from framework.bench.cost import StepCost
     from framework.bench.trace import Trace
     from framework.contracts.scheduling_policy import SchedulingPolicy
-    from framework.contracts.step import StepPlan
+    from framework.contracts.step import I32, StepPlan
 
 IDLE_SECONDS = 0.001
 """How far the clock moves when requests wait and nothing can be computed."""
@@ -80,6 +80,9 @@ class _Simulation:
         self._failed = np.zeros(len(trace), np.bool_)
         self._requests: list[I64] = []
         self._times: list[float] = []
+        self._ids: tuple[str, ...] | None = None
+        self._offsets: I32 | None = None
+        self._owners: I64 = np.zeros(0, np.int64)
         self._runner = NullRunner(
             num_pages=config.num_pages,
             page_tokens=config.page_size,
@@ -156,14 +159,18 @@ class _Simulation:
             self._admissions[int(request.request_id)] += 1
 
     def _note(self, outputs: EngineOutputs) -> None:
-        counts = np.diff(outputs.token_offsets)
-        if len(counts):
-            rows = np.array(outputs.request_ids, np.int64)
-            self._requests.append(np.repeat(rows, counts))
+        ids = outputs.request_ids
+        if len(outputs.token_ids):
+            if ids is not self._ids or outputs.token_offsets is not self._offsets:
+                # Most steps are told with the ids and offsets of the step before.
+                self._ids, self._offsets = ids, outputs.token_offsets
+                rows = np.fromiter(map(int, ids), np.int64, len(ids))
+                self._owners = np.repeat(rows, np.diff(outputs.token_offsets))
+            self._requests.append(self._owners)
             self._times.append(self._clock.now)
         for end in outputs.finished:
             if end.reason == "error":
-                self._failed[int(outputs.request_ids[end.row])] = True
+                self._failed[int(ids[end.row])] = True
 
     def _wait(self, next_arrival: float | None, idle: int) -> None:
         """Nothing could be computed: time passes, at most until somebody comes."""
