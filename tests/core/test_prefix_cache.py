@@ -136,11 +136,21 @@ def test_no_two_different_requests_have_one_name():
         for second in TEXTS:
             for salt in (None, "", first):
                 for payloads in ({}, {first: second}, {first: second, second + "x": first}):
-                    entry = SimpleNamespace(adapter=None, salt=salt, payloads=payloads)
-                    name = hasher.start(SimpleNamespace(input=entry))
-                    told = (salt, tuple(sorted(payloads.items())))
-                    assert names.setdefault(name, told) == told
-    assert len(names) > 200
+                    for states in (0, 3):
+                        extras = {
+                            n: t.encode("utf-8", "surrogatepass") for n, t in payloads.items()
+                        }
+                        entry = SimpleNamespace(
+                            adapter=None,
+                            salt=salt,
+                            payloads=payloads,
+                            encoder_tokens=states,
+                            extras=extras,
+                        )
+                        name = hasher.start(SimpleNamespace(input=entry))
+                        told = (salt, states, tuple(sorted(payloads.items())))
+                        assert names.setdefault(name, told) == told
+    assert len(names) > 400
 
 
 def test_identity_unit_and_epoch_are_told_apart():
