@@ -28,16 +28,17 @@ Mask = npt.NDArray[np.bool_]
 
 def are_logprobs(value: object) -> bool:
     """Ragged as it must be: of each token at least its own entry."""
-    if not isinstance(value, Logprobs) or not _is_array(value.values, "f"):
+    if not isinstance(value, Logprobs) or not is_array(value.values, "f"):
         return False
-    if not all(_is_array(array, "iu") for array in (value.offsets, value.ids, value.ranks)):
+    if not all(is_array(array, "iu") for array in (value.offsets, value.ids, value.ranks)):
         return False
     ends, total = value.offsets.astype(np.int64), len(value.values)
     whole = len(ends) == len(value.ranks) + 1 and ends[0] == 0 and ends[-1] == total
     return bool(whole and len(value.ids) == total and (ends[1:] > ends[:-1]).all())
 
 
-def _is_array(value: object, kinds: str) -> bool:
+def is_array(value: object, kinds: str) -> bool:
+    """Of one dimension, its numbers of one of these kinds of numpy's."""
     return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds
 
 

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from framework.contracts.step import StepResult, Ticket, empty_i32
-from framework.core.logprobs import Mask, are_logprobs, flaw_of_lacking, flaw_of_newest
+from framework.core.logprobs import (
+    Mask,
+    are_logprobs,
+    flaw_of_lacking,
+    flaw_of_newest,
+    is_array,
+)
 from framework.errors import FrameworkError, PluginError
 from framework.plugins.blame import expect, failure, unfit
 from framework.shown import shown
@@ -144,7 +150,7 @@ def _flaw_of_types(result: StepResult) -> str | None:
     """Fields that are not of their types, which would be told to others or fail far from here."""
     for name in ("accepted", "draft_offsets", "logprob_tokens"):
         array = getattr(result, name)
-        if array is not _NONE and not _is_array(array, "iu"):
+        if array is not _NONE and not is_array(array, "iu"):
             return f"{name} {shown(array)} for an array of integers"
     for name, key, value in _BY_ROW:
         found = getattr(result, name)
@@ -173,10 +179,6 @@ _BY_ROW = (
 
 def _is(value: object, kinds: tuple[type, ...]) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
-
-
-def _is_array(value: object, kinds: str) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds
 
 
 def _flaw_of_tokens(plan: StepPlan, result: StepResult) -> str | None:

@@ -67,12 +67,13 @@ class Ability:
                 mend="choose a runner that declares the feature prompt_embeds",
             )
         check_width(embeds, self.prompt_embeds)
-        if getattr(params, "prompt_logprobs", None) is not None:
+        scores = getattr(params, "prompt_logprobs", None)  # of a prompt that is pooled, none
+        if scores is not None:
             raise InputError(
                 "prompt_logprobs is invalid",
                 parameter="prompt_logprobs",
                 expected="None, beside prompt_embeds: embeddings have no token to be scored",
-                found=getattr(params, "prompt_logprobs", None),
+                found=scores,
             )
 
     def check_pooling(self, params: PoolingParams) -> None:

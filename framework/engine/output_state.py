@@ -171,9 +171,7 @@ class RequestState:
 
     def _continues(self, tokenizer: Tokenizer) -> bool:
         request = self.request
-        if (
-            request.held
-        ):  # embeddings have something to be continued; their ids are 0 and say nothing
+        if request.held:  # embeddings, which are continued; their ids are 0 and say nothing
             return True
         special = request.sampling.skip_special_tokens
         return continues(tokenizer, request.prompt_token_ids, skip_special=special)
