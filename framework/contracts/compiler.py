@@ -7,8 +7,9 @@ differs from call to call; a piece says between which numbers, and the same func
 for several ranges of rows.
 
 The runner keeps what `compile` gives in files, under a name that tells all that it depends on:
-model, configuration, the sources of the function, versions, and what `identity` says.  It never
-hands out what it did not write whole; `load` refuses damaged code all the same.
+model, configuration, the sources of the function, versions, and what `identity` says, beside
+a digest: `load` never gets a byte of it changed.  It refuses what was not made by `compile` or is
+cut short all the same.
 
 `answer` may come from `framework explain` too: it must not import a tensor library.  Where a
 compiler cannot serve and the operator asked for one, the engine does not start.
@@ -96,7 +97,8 @@ class Compiler(Contract):
         """What computes the piece that `code` was made of: its tensors -> a new contiguous tensor,
         as the function's but for rounding.
 
-        Must not compile.  Raises ModelError, with the mend, for code that is damaged.
+        Must not compile.  Raises ModelError, with the mend, for what `compile` did not make, and
+        for less than the whole of what it made.
         """
 
 

@@ -6,14 +6,12 @@ torch is imported on first use, what compiles in a process of its own alone.
 from __future__ import annotations
 
 import hashlib
-import io
 import os
 import pickle
 import platform
 import shutil
 import subprocess
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,15 +111,11 @@ class InductorCompiler(Compiler):
         from torch._C._aoti import AOTIModelPackageLoader
 
         try:
-            with zipfile.ZipFile(io.BytesIO(code)) as package:
-                damaged = package.testzip()
-            if damaged is not None:
-                raise ValueError(f"{damaged} is not as it was written")
             with tempfile.NamedTemporaryFile(suffix=".pt2") as file:
                 file.write(code)
                 file.flush()
                 run = AOTIModelPackageLoader(file.name, NAME, False, 1, -1).boxed_run
-        except (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OSError) as error:
+        except (RuntimeError, ValueError, EOFError, OSError) as error:
             raise ModelError(
                 "compiled code cannot be loaded",
                 expected="a package of AOTInductor for this machine",
