@@ -8,22 +8,16 @@ tenant is charged for what was computed, step by step, rather than for whole req
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from framework.contracts.scheduling_policy import RequestArrays, SchedulingPolicy
 
 F64 = npt.NDArray[np.float64]
 MOST_DEBTS = 4096
-
-
-def _from_text(value: Any) -> Any:
-    """Flags and environment variables give text: a JSON object."""
-    return json.loads(value) if isinstance(value, str) else value
 
 
 # Within these a token counts, whatever the others weigh: see `FairQueueing._begin_anew`.
@@ -36,10 +30,9 @@ class FairOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    weights: Annotated[dict[str, Weight], BeforeValidator(_from_text)] = Field(
+    weights: dict[str, Weight] = Field(
         default_factory=dict,
-        description="name of a tenant -> its share, relative to others, from 1e-9 to 1e9; a "
-        "mapping, or its JSON",
+        description="name of a tenant -> its share, relative to others, from 1e-9 to 1e9",
     )
     default_weight: Weight = Field(default=1.0, description="of tenants that are not named")
 

@@ -127,6 +127,12 @@ def test_embeddings_stand_in_the_place_of_a_prompt(http, more):
     assert chunks
 
 
+def test_the_description_asks_for_no_prompt_beside_embeddings(http):
+    fields = http.get("/openapi.json").json()["components"]["schemas"]["CompletionFields"]
+    assert "prompt_embeds" in fields["properties"]
+    assert "prompt" not in fields.get("required", [])
+
+
 BAD = {
     "no body": (None, "body"),
     "a list": ([1, 2], "body"),

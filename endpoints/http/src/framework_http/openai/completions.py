@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import fastapi
 from fastapi import Request
-from pydantic import model_validator
 from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
@@ -33,7 +32,7 @@ MOST_OUTPUTS = 16384
 class CompletionFields(Fields):
     """The body of POST /v1/completions."""
 
-    prompt: str | Items[str] | Items[int] | Items[Items[int]]
+    prompt: str | Items[str] | Items[int] | Items[Items[int]] | None = None
     echo: bool | None = None
     logprobs: int | None = None
     suffix: str | None = None
@@ -42,19 +41,18 @@ class CompletionFields(Fields):
     response_format: dict[str, Any] | None = None
     prompt_embeds: str | Items[str] | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _embeddings_alone(cls, body: Any) -> Any:
-        """Who sends embeddings sends no prompt; some clients must send an empty one."""
-        if isinstance(body, dict) and body.get("prompt_embeds") is not None:
-            return {**body, "prompt": body.get("prompt") or ""}
-        return body
-
     def prompts(self) -> list[object]:
         """One prompt or several.  Raises InputError for none and for too many."""
         name, given = "prompt_embeds", self.prompt_embeds
         if given is None:
             name, given = "prompt", self.prompt
+        if given is None:
+            raise InputError(
+                "prompt is missing",
+                parameter="prompt",
+                expected="a text, token ids, or a list of either; or prompt_embeds",
+                found="none of them",
+            )
         if isinstance(given, str) or (given and isinstance(given[0], int)):
             several: list[object] = [given]
         else:
