@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from framework.cli.context import RootOptions, registry_of, resolved_with, root_options
 from framework.cli.failures import JsonFailures
+from framework.cli.misplaced import tell_place
 from framework.errors import ConfigError, FrameworkError, PluginError
 from framework.plugins.lookup import unusable
 from framework.plugins.near import did_you_mean
@@ -64,7 +65,7 @@ def run_typer(function: Callable[..., Any], call: Call) -> int:
     A `typer.Context` that it takes leads to the root options, as in the core's own commands.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    app.command()(function)
+    app.command(cls=_Command)(function)
     command = typer.main.get_command(app)
     try:
         command.main(args=list(call.arguments), prog_name=call.program, obj=call.root)
@@ -73,6 +74,16 @@ def run_typer(function: Callable[..., Any], call: Call) -> int:
             raise
         return end.code or 0
     return 0
+
+
+class _Command(TyperCommand):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except Exception as error:
+            tell_place(error)
+            raise
+        return rest
 
 
 def path_of(record: Record) -> Path_:

@@ -8,6 +8,7 @@ from typing import Any
 
 from typer.core import TyperGroup
 
+from framework.cli.misplaced import tell_place
 from framework.cli.printing import print_json
 from framework.errors import FrameworkError
 
@@ -42,4 +43,8 @@ class JsonFailures(TyperGroup):
         except FrameworkError as error:
             if ctx.parent is None and asks_for_json(ctx.meta[_ASKED]):
                 print_json({"error": error.as_dict()})
+            raise
+        except Exception as error:
+            if ctx.parent is None:
+                tell_place(error)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typing
 from collections.abc import Callable, Collection, Sequence
 
+from framework.cli.misplaced import place_of
 from framework.errors import ConfigError
 from framework.plugins.near import did_you_mean
 
@@ -32,13 +33,13 @@ def parse_fields(
         word = waiting.pop(0)
         flag, equals, value = word.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
-        if not flag.startswith("--") or not name:
-            early = f"options of every command stand before it: framework {word} serve"
+        early = place_of(word, "serve")
+        if not flag.startswith("--") or not name or early:
             raise ConfigError(
                 "an argument belongs to no flag",
                 expected="--FLAG VALUE, or a flag that needs no value",
                 found=word,
-                mend=early if word.startswith("-") else None,
+                mend=early,
             )
         switched = _switch(name, OWNER)
         if not equals and switched is not None:
