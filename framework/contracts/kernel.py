@@ -22,11 +22,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from framework.contracts.base import Answer, Contract, Query, Rejected, Supported, versioned
+from framework.contracts.weight_rows import as_tensors
 
 if TYPE_CHECKING:
     import torch
 
     from framework.contracts.platform import DeviceFacts
+    from framework.contracts.weight_rows import WeightRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +232,14 @@ class WholeSite(OperatorSite, Protocol):
     parts: Sequence[str]
 
 
+class RowSite(OperatorSite, Protocol):
+    """A use some of whose weights need not be there as a whole before somebody asks for them."""
+
+    def sources(self) -> Mapping[str, torch.Tensor | WeightRows]:
+        """What `Kernel.prepare_rows` shall get; by the same names as `weights`."""
+        ...
+
+
 class Kernel(Contract):
     """One way to compute one or several operators.  An instance may prepare many uses, and keeps
     nothing of them."""
@@ -253,6 +263,19 @@ class Kernel(Contract):
         kernel in the order is asked, unless the operator named this one.  The weights must not
         be changed: they may be a read-only map of a file.
         """
+
+    def prepare_rows(
+        self,
+        query: KernelQuery,
+        weights: Mapping[str, torch.Tensor | WeightRows],
+        constants: Mapping[str, float],
+    ) -> Prepared | Rejected:
+        """As `prepare`, for weights that may be made where they are read.
+
+        This is what the runner calls.  Not overridden, it has them made as a whole; who overrides
+        it and keeps weights, keeps what `WeightRows.whole` gave.
+        """
+        return self.prepare(query, as_tensors(weights), constants)
 
 
 def usual_queries(facts: DeviceFacts) -> tuple[KernelQuery, ...]:

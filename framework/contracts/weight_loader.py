@@ -44,6 +44,15 @@ class Weights(Protocol):
         ...
 
 
+class RowWeights(Weights, Protocol):
+    """Weights of which some rows can be read alone; of others they are cut out of the whole."""
+
+    def rows(self, name: str, start: int, stop: int) -> torch.Tensor:
+        """Rows [start, stop) of `get(name)`, as it gives them, and no more memory than they take.
+        Of a tensor with no axis, or an end out of range, nothing is asked."""
+        ...
+
+
 class WeightLoader(Contract):
     """One format."""
 

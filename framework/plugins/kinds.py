@@ -134,7 +134,7 @@ KINDS: tuple[Kind, ...] = (
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
     _row("model", "model:ModelDefinition", {W}, ONE),
     _row("model_source", "model_source:ModelSource", {F}, ONE, stable=True),
-    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE),
+    _row("weight_loader", "weight_loader:WeightLoader", {F, W}, ONE, version="1.1"),
     _row("tokenizer", "tokenizer:TokenizerLoader", {F, E}, ONE, optional={E}),
     _row(
         "attention_backend",
@@ -145,7 +145,7 @@ KINDS: tuple[Kind, ...] = (
         version="1.1",
     ),
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),
-    _row("kernel", "kernel:Kernel", {W}, MANY, stable=True, version="1.2"),
+    _row("kernel", "kernel:Kernel", {W}, MANY, stable=True, version="1.3"),
     _row("quantization_method", None, {W}, ONE),
     _row("compiler", "compiler:Compiler", {W}, ONE),
     _row("communicator", None, {W}, ONE),

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from framework.contracts.base import Rejected, Rejection, Supported
+from framework.contracts.kernel import Prepared
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.kernel import KernelSuite
 from framework_cpu_paged.packed_kernel import CpuPackedKernel
@@ -279,10 +280,66 @@ class GivesRowsOfOthers(ChangedLayers):
         return replace(prepared, rows=lambda ids: rows(ids) * 1.01) if rows else prepared
 
 
-@breaks("KERN-106")
+@breaks("KERN-106", "KERN-109", "KERN-110")
 class LosesUnasked(ChangedLayers):
     def prepare(self, query, weights, constants):
         return super().prepare(replace(query, lossless=False), weights, constants)
+
+
+class Through:
+    """Weights that are read by rows, otherwise."""
+
+    def __init__(self, weight, change):
+        self.shape, self.dtype, self.whole = weight.shape, weight.dtype, weight.whole
+        self.rows = lambda start, stop: change(weight, start, stop)
+
+
+class ReadsOtherwise(ChangedLayers):
+    """The packed kernel with other rows."""
+
+    def prepare_rows(self, query, weights, constants):
+        changed = {
+            name: Through(weight, self.read) if hasattr(weight, "rows") else weight
+            for name, weight in weights.items()
+        }
+        return super().prepare_rows(query, changed, constants)
+
+    def read(self, weight, start, stop):
+        return weight.rows(start, stop)
+
+
+@breaks("KERN-031", "KERN-032")
+class ReadsTheFirstRowsAgain(ReadsOtherwise):
+    def read(self, weight, start, stop):
+        return weight.rows(0, stop - start)
+
+
+@breaks("KERN-031", "KERN-032", "KERN-033")
+class ReadsBeyondTheLastRow(ReadsOtherwise):
+    def read(self, weight, start, stop):
+        return weight.rows(start, stop + 1)[: stop - start]
+
+
+@breaks("KERN-032")
+class ClipsRows(ReadsOtherwise):
+    def read(self, weight, start, stop):
+        return weight.rows(start, stop).clamp(-1000, 1000)
+
+
+@breaks("KERN-033")
+class KeepsWhatItRead(ReadsOtherwise):
+    def read(self, weight, start, stop):
+        weight.kept = weight.rows(start, stop)
+        return weight.kept
+
+
+@breaks("KERN-033")
+class KeepsWhatItNeverHad(ReadsOtherwise):
+    def prepare_rows(self, query, weights, constants):
+        prepared = super().prepare_rows(query, weights, constants)
+        parted = any(hasattr(weight, "rows") for weight in weights.values())
+        good = parted and isinstance(prepared, Prepared)
+        return replace(prepared, keeps_weights=True) if good else prepared
 
 
 @breaks("KERN-107", *COMPUTES)
@@ -364,7 +421,7 @@ class AddsTheFirstAlone(ChangedUpdates):
         return update
 
 
-@breaks("KERN-206")
+@breaks("KERN-206", "KERN-209")
 class LosesAndSaysNotWhy(Changed):
     def answered(self, query, answer):
         return rejected(query, "dtype") if query.lossless else answer
@@ -380,7 +437,7 @@ def names_another(op):
     return NamesAnother
 
 
-@breaks("KERN-204")
+@breaks("KERN-204", "KERN-209")
 class PromisesUnasked(Changed):
     def answered(self, query, answer):
         return rejected(query, "row_independent") if query.row_independent else answer

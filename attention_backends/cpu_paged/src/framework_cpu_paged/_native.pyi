@@ -25,16 +25,10 @@ def run(
 
 Norm = tuple[int, float, float]
 
-def pack(
-    weights: int,
-    stride: int,
-    outputs: int,
-    inputs: int,
-    bias: int,
-    dtype: int,
-    lossless: bool,
-    threads: int,
-) -> object: ...
+def pack(outputs: int, inputs: int, bias: int, dtype: int, lossless: bool) -> object: ...
+def fill(
+    packed: object, weights: int, stride: int, first: int, count: int, threads: int
+) -> None: ...
 def choose_instructions(most: str | None) -> str: ...
 def instruction_set() -> str: ...
 def fits_bfloat16(values: int, count: int) -> bool: ...

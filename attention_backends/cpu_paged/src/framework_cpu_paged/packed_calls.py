@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping
 
 import torch  # before _native, which looks for torch's thread pool when it is imported
 
-from framework.contracts.base import Rejected, Rejection
+from framework.contracts.base import Rejected
 from framework.contracts.kernel import KernelQuery, Prepared
 from framework_cpu_paged import _native
 from framework_cpu_paged.low_rank import NO_UPDATES, LowRank, Updates, blocks, read, updated
 from framework_cpu_paged.packed_answer import LOW_RANK, answer
 from framework_cpu_paged.packed_checks import check_ids, check_rows, check_weights
+from framework_cpu_paged.packed_weights import Sources, UnfitError, as_whole, pack
 
-Weights = Mapping[str, torch.Tensor]
 Norm = tuple[int, float, float]
 """Address of the weights, what is added to them, eps; as the part in C reads it."""
 
-FLOAT32, BFLOAT16, FLOAT16, INT8, INT16 = 0, 1, 2, 3, 4
-LARGEST = 65504.0
-ROWS_AT_A_TIME = 1024
-MOST_INPUTS = 65536
-"""Sums of products of bytes fit into 32 bits."""
-MOST_UNEVEN = 22.0
-"""Largest over mean size of an output's weights, see `_is_even`."""
-SMALLEST = 2.0**-126
 NO_NORM: Norm = (0, 0.0, 0.0)
 ACTIVATIONS: Mapping[str, int] = {"gelu_tanh": 1, "gelu": 2, "relu": 3}
 SILU = 0
 
 
-class UnfitError(Exception):
-    """Weights that cannot be kept; holds the reason."""
-
-    def __init__(self, reason: Rejection) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
-
-
 def prepare(
-    query: KernelQuery, weights: Weights, constants: Mapping[str, float]
+    query: KernelQuery, weights: Sources, constants: Mapping[str, float]
 ) -> Prepared | Rejected:
-    """As `Kernel.prepare`.  Raises UnsupportedError for weights that are not as the query says."""
+    """As `Kernel.prepare_rows`.  UnsupportedError for weights that are not as the query says."""
     said = answer(query)
     if isinstance(said, Rejected):
         return said
@@ -52,46 +35,6 @@ def prepare(
         return make(query, weights, constants)
     except UnfitError as unfit:
         return Rejected((unfit.reason,))
-
-
-def _pack(query: KernelQuery, name: str, weights: Weights, bias: str) -> object:
-    """A capsule that owns packed copies of both."""
-    weight, added = weights[name], weights.get(bias)
-    weight = weight.detach().contiguous()
-    added = None if added is None else added.detach().contiguous()
-    return _native.pack(
-        weight.data_ptr(),
-        weight.stride(0),
-        *weight.shape,
-        0 if added is None else added.data_ptr(),
-        _stored_as(query, name, weight),
-        query.lossless,
-        torch.get_num_threads(),
-    )
-
-
-def _stored_as(query: KernelQuery, name: str, weight: torch.Tensor) -> int:
-    if query.quantization is not None:
-        return _whole(name, weight)
-    if _native.fits_bfloat16(weight.data_ptr(), weight.numel()):
-        return BFLOAT16
-    if query.lossless:
-        parts = weight.split(ROWS_AT_A_TIME)  # as copies of all would be half as much again
-        fits = all(torch.equal(part.half().float(), part) for part in parts)
-        return FLOAT16 if fits else FLOAT32
-    low, high = (float(end) for end in weight.aminmax())
-    largest = max(-low, high)
-    if largest <= LARGEST:  # False for NaN, too
-        return INT16 if _native.instruction_set() == "amx" and _is_even(weight) else FLOAT16
-    raise UnfitError(
-        Rejection(
-            code="weight_range",
-            field="weight",
-            found=f"{largest:g} in {name}",
-            needed=f"magnitudes of at most {LARGEST:g}, the largest number of fp16",
-            remedy="ask for dtype float32, or let another kernel serve it",
-        )
-    )
 
 
 def _whole_rows(x: torch.Tensor) -> torch.Tensor:
@@ -104,46 +47,8 @@ def _result(rows: int, width: int) -> torch.Tensor:
     return torch.empty((rows, width), dtype=torch.float32, device="cpu")
 
 
-def _is_even(weight: torch.Tensor) -> bool:
-    """Whether whole numbers of 16 bits lose no more than fp16 does: its rounding is off by some
-    2^-12.3 of a number, that of an output's whole numbers by 2^-16.8 of the output's largest."""
-    if weight.shape[1] > MOST_INPUTS:
-        return False
-    sizes = weight.abs()
-    # The mean, as a root mean square would hide that one weight is all there is of it.
-    uneven = sizes.amax(dim=1) / sizes.mean(dim=1).clamp(min=SMALLEST)
-    return bool(uneven.mean() <= MOST_UNEVEN)
-
-
-def _whole(name: str, weight: torch.Tensor) -> int:
-    """INT8, unless a number that is none would spoil the scale of its output, or sums might not
-    fit."""
-    if weight.shape[1] > MOST_INPUTS:
-        raise UnfitError(
-            Rejection(
-                code="inputs",
-                field="quantization",
-                found=f"{name} with {weight.shape[1]} inputs",
-                needed=f"at most {MOST_INPUTS} inputs, so that sums fit into 32 bits",
-                remedy="leave out quantization",
-            )
-        )
-    # Of a tensor with a number that is none both are none.  `isfinite` would take twice the memory.
-    if all(math.isfinite(end) for end in weight.aminmax()):
-        return INT8
-    raise UnfitError(
-        Rejection(
-            code="weight_range",
-            field="quantization",
-            found=f"a weight of {name} that is not finite",
-            needed="finite weights",
-            remedy="leave out quantization, or mend the weights",
-        )
-    )
-
-
-def _linear(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
-    packed = _pack(query, "weight", weights, "bias")
+def _linear(query: KernelQuery, weights: Sources, constants: Mapping[str, float]) -> Prepared:
+    packed = pack(query, "weight", weights, "bias")
     outputs, inputs = query.sizes["out_features"], query.sizes["in_features"]
     threads, multiply = torch.get_num_threads, _native.multiply
 
@@ -173,14 +78,14 @@ def _norms(query: KernelQuery, constants: Mapping[str, float]) -> Callable[..., 
     return norm
 
 
-def _own(weights: Weights, *names: str) -> dict[str, torch.Tensor]:
+def _own(weights: Sources, *names: str) -> dict[str, torch.Tensor]:
     """Copies of small weights, which the part in C reads in place."""
-    return {name: weights[name].detach().clone().contiguous() for name in names if name in weights}
+    return {name: as_whole(weights[name]).clone() for name in names if name in weights}
 
 
-def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
+def _layer_input(query: KernelQuery, weights: Sources, constants: Mapping[str, float]) -> Prepared:
     sizes, norm = query.sizes, _norms(query, constants)
-    linear = _pack(query, "weight", weights, "bias")
+    linear = pack(query, "weight", weights, "bias")
     own = _own(weights, "norm", "q_norm", "k_norm")
     entry = _native.entry(
         linear,
@@ -222,10 +127,10 @@ def _layer_input(query: KernelQuery, weights: Weights, constants: Mapping[str, f
     return Prepared(call=updated(call), keeps_weights=False, num_bytes=_bytes((linear,), own))
 
 
-def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
+def _layer_output(query: KernelQuery, weights: Sources, constants: Mapping[str, float]) -> Prepared:
     sizes, norm = query.sizes, _norms(query, constants)
     packed = tuple(
-        _pack(query, name, weights, f"{name}_bias") for name in ("output", "gate_up", "down")
+        pack(query, name, weights, f"{name}_bias") for name in ("output", "gate_up", "down")
     )
     own = _own(weights, "attention_end_norm", "norm", "mlp_end_norm")
     activation = next((ACTIVATIONS[name] for name in query.traits & ACTIVATIONS.keys()), SILU)
@@ -270,10 +175,10 @@ def _layer_output(query: KernelQuery, weights: Weights, constants: Mapping[str, 
     return Prepared(call=updated(call), keeps_weights=False, num_bytes=_bytes(packed, own))
 
 
-def _low_rank(query: KernelQuery, weights: Weights, constants: Mapping[str, float]) -> Prepared:
-    down, up = _pack(query, "down", weights, ""), weights["up"].detach()
+def _low_rank(query: KernelQuery, weights: Sources, constants: Mapping[str, float]) -> Prepared:
+    down, up = pack(query, "down", weights, ""), as_whole(weights["up"])
     parts = tuple(
-        (_pack(query, "up", {"up": up[start:end, left:right]}, ""), left, start)
+        (pack(query, "up", {"up": up[start:end, left:right]}, ""), left, start)
         for (start, end), (left, right) in blocks(up)
     )
     inputs, outputs = query.sizes["in_features"], query.sizes["out_features"]

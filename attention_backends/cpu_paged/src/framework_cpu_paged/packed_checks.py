@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 
 from framework.contracts.kernel import KernelQuery
+from framework.contracts.weight_rows import WeightRows
 from framework.errors import UnsupportedError
 from framework_cpu_paged.packed_answer import OPS
 
@@ -21,12 +22,20 @@ def refuse(what: str, expected: object, found: object) -> UnsupportedError:
     )
 
 
-def described(values: torch.Tensor) -> str:
-    return f"{values.dtype} {[*values.shape]} on {values.device}"
+def described(values: torch.Tensor | WeightRows) -> str:
+    return f"{values.dtype} {[*values.shape]} on {getattr(values, 'device', 'cpu')}"
 
 
-def check_weights(query: KernelQuery, weights: Mapping[str, torch.Tensor]) -> None:
-    """UnsupportedError for weights that lack, or are not as operator and query describe them."""
+def check_part(name: str, part: torch.Tensor, count: int, width: int) -> None:
+    """UnsupportedError unless these are `count` rows of a weight, float32 on the CPU."""
+    if part.dtype is not torch.float32 or not part.is_cpu or part.shape != (count, width):
+        expected = f"{torch.float32} [{count}, {width}] on cpu"
+        raise refuse(f"part of the weight {name}", expected, described(part))
+
+
+def check_weights(query: KernelQuery, weights: Mapping[str, torch.Tensor | WeightRows]) -> None:
+    """UnsupportedError for weights that lack, or are not as operator and query describe them; where
+    rows that are still to be read lie is seen then."""
     for key, text in OPS[query.op].weights.items():
         name = key.strip("[]")
         if name not in weights:
@@ -35,7 +44,8 @@ def check_weights(query: KernelQuery, weights: Mapping[str, torch.Tensor]) -> No
             continue
         shape = tuple(query.sizes[size] for size in text.strip("[]").split(", "))
         found = weights[name]
-        if found.dtype is not torch.float32 or not found.is_cpu or found.shape != shape:
+        here = getattr(found, "is_cpu", True)
+        if found.dtype is not torch.float32 or not here or found.shape != shape:
             expected = f"{torch.float32} {[*shape]} on cpu"
             raise refuse(f"weight {name} of {query.op}", expected, described(found))
 

@@ -12,6 +12,8 @@ from framework_cpu_paged.packed_answer import answer
 if TYPE_CHECKING:
     import torch
 
+    from framework.contracts.weight_rows import WeightRows
+
 
 class CpuPackedKernel(Kernel):
     """Linear maps with packed weights, and the whole of a decoder layer around its attention.
@@ -26,6 +28,14 @@ class CpuPackedKernel(Kernel):
         self,
         query: KernelQuery,
         weights: Mapping[str, torch.Tensor],
+        constants: Mapping[str, float],
+    ) -> Prepared | Rejected:
+        return self.prepare_rows(query, weights, constants)
+
+    def prepare_rows(
+        self,
+        query: KernelQuery,
+        weights: Mapping[str, torch.Tensor | WeightRows],
         constants: Mapping[str, float],
     ) -> Prepared | Rejected:
         from framework_cpu_paged.packed_calls import prepare

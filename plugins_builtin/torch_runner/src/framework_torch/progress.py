@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from framework.contracts.weight_loader import Weights
+from framework.contracts.weight_loader import RowWeights, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +34,18 @@ class WatchedWeights:
         return tensor
 
 
+class WatchedRowWeights(WatchedWeights):
+    """The same of those that can be read by rows."""
+
+    _inner: RowWeights
+
+    def rows(self, name: str, start: int, stop: int) -> torch.Tensor:
+        found = self._inner.rows(name, start, stop)
+        if stop == self.shape(name)[0]:
+            self._read()
+        return found
+
+
 @contextmanager
 def with_progress(weights: Weights) -> Iterator[Weights]:
     """Show a bar on standard error while the model reads `weights`."""
@@ -42,4 +54,5 @@ def with_progress(weights: Weights) -> Iterator[Weights]:
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("loading weights", total=sum(1 for _ in weights.names()))
-        yield WatchedWeights(weights, lambda: progress.advance(task))
+        watched = WatchedRowWeights if hasattr(weights, "rows") else WatchedWeights
+        yield watched(weights, lambda: progress.advance(task))

@@ -135,11 +135,11 @@ SLACK = 12 * MIB
 """What a weight of one layer takes while it is packed, and what allocators round up."""
 
 
-def write_llama(folder: Path, hidden: int, layers: int) -> None:
-    """A random Llama in float32, most of whose weights are in its layers."""
+def write_llama(folder: Path, hidden: int, layers: int, vocab: int = 1024) -> None:
+    """A random Llama in float32."""
     from safetensors.torch import save_file
 
-    inner, vocab, heads = 2 * hidden, 1024, hidden // 64
+    inner, heads = 2 * hidden, hidden // 64
     folder.mkdir()
     (folder / "config.json").write_text(
         json.dumps(
@@ -176,13 +176,27 @@ def write_llama(folder: Path, hidden: int, layers: int) -> None:
     save_file(made, folder / "model.safetensors")
 
 
-@pytest.mark.parametrize("quantization", [pytest.param(None, marks=pytest.mark.long), "int8"])
-def test_the_peak_of_a_load_is_the_weights_as_used_and_little_more(tmp_path, quantization) -> None:
+IN_LAYERS, IN_THE_EMBEDDING = (512, 12), (256, 1, 2**17)
+"""Where most of the weights are, 120 and 130 MiB in float32: hidden size, layers, vocabulary."""
+
+
+@pytest.mark.parametrize(
+    ("sizes", "quantization"),
+    [
+        pytest.param(IN_LAYERS, None, marks=pytest.mark.long),
+        (IN_LAYERS, "int8"),
+        pytest.param(IN_THE_EMBEDDING, None, marks=pytest.mark.long),
+        (IN_THE_EMBEDDING, "int8"),
+    ],
+)
+def test_the_peak_of_a_load_is_the_weights_as_used_and_little_more(
+    tmp_path, sizes, quantization
+) -> None:
     """At most 1.3 times as much: neither the checkpoint's pages nor unpacked copies are there for
-    more than one use at a time."""
+    more than one use at a time, and of a large one not even for that."""
     pytest.importorskip("framework_cpu_paged._native")
     write_llama(tmp_path / "tiny", 64, 1)
-    write_llama(tmp_path / "large", 512, 12)  # 120 MiB in float32
+    write_llama(tmp_path / "large", *sizes)
     asked = (tmp_path / "tiny", tmp_path / "large", json.dumps(quantization))
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, *asked],

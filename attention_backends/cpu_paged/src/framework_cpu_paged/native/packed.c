@@ -23,8 +23,9 @@ int fits_bfloat16(const float *values, int64_t count)
 
 struct packing {
     struct packed *packed;
-    const float *weights;
+    const float *weights; /* where those of output 0 would be */
     int64_t stride;
+    int32_t end;
     atomic_int next;
 };
 
@@ -33,14 +34,29 @@ static void pack_some(void *data)
     struct packing *packing = data;
     for (;;) {
         int32_t panel = atomic_fetch_add(&packing->next, 1);
-        if (panel >= packing->packed->panels)
+        if (panel >= packing->end)
             return;
         best()->kernels->pack(packing->packed, packing->weights, packing->stride, panel, panel + 1);
     }
 }
 
-struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs, int32_t inputs,
-                           const float *bias, int32_t dtype, int lossless, int32_t threads)
+void fill_packed(struct packed *packed, const float *weights, int64_t stride, int32_t first,
+                 int32_t count, int32_t threads)
+{
+    const uintptr_t before = (uintptr_t)first * (uintptr_t)stride * sizeof *weights;
+    struct packing packing = {packed, (const float *)((uintptr_t)weights - before), stride,
+                              (first + count + packed->width - 1) / packed->width,
+                              first / packed->width};
+    in_parallel(pack_some, &packing, threads);
+}
+
+static size_t taken_bytes(const struct packed *packed)
+{
+    return (size_t)packed_bytes(packed) + ALIGNMENT;
+}
+
+struct packed *make_packed(int32_t outputs, int32_t inputs, const float *bias, int32_t dtype,
+                           int lossless)
 {
     const struct kernels *kernels = best()->kernels;
     const int32_t panels = (outputs + kernels->width - 1) / kernels->width;
@@ -51,7 +67,7 @@ struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs
                               .width = kernels->width, .dtype = dtype,
                               .depth = kernels->depth(inputs, dtype), .parts = lossless ? 3 : 2};
     const size_t each = (size_t)panels * (size_t)kernels->width + 1;
-    const size_t bytes = (size_t)packed_bytes(packed) + ALIGNMENT;
+    const size_t bytes = taken_bytes(packed);
     packed->weights = take_weights(bytes, &packed->piece);
     int failed = packed->weights == NULL;
     if (bias != NULL)
@@ -65,14 +81,12 @@ struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs
     memset(packed->weights, 0, bytes);
     if (bias != NULL)
         memcpy(packed->bias, bias, sizeof *bias * (size_t)outputs);
-    struct packing packing = {packed, weights, stride, 0};
-    in_parallel(pack_some, &packing, threads);
     return packed;
 }
 
 void free_packed(struct packed *packed)
 {
-    give_weights_back(packed->piece);
+    give_weights_back(packed->piece, packed->weights, taken_bytes(packed));
     free(packed->bias);
     free(packed->scales);
     free(packed);

@@ -68,15 +68,18 @@ struct kernels {
 };
 extern const struct kernels kernels_amx, kernels_avx512, kernels_avx2, kernels_plain;
 
-/* NULL when memory is short.  weights [outputs, inputs] and bias [outputs] are copied.  lossless:
- * the inputs of a row must count with all their digits. */
-struct packed *make_packed(const float *weights, int64_t stride, int32_t outputs, int32_t inputs,
-                           const float *bias, int32_t dtype, int lossless, int32_t threads);
+/* Room for weights [outputs, inputs], which are to be filled in; NULL when memory is short.  bias
+ * [outputs] is copied.  lossless: the inputs of a row must count with all their digits. */
+struct packed *make_packed(int32_t outputs, int32_t inputs, const float *bias, int32_t dtype,
+                           int lossless);
+/* The weights of outputs [first, first + count) are copied; both ends are those of panels. */
+void fill_packed(struct packed *packed, const float *weights, int64_t stride, int32_t first,
+                 int32_t count, int32_t threads);
 void free_packed(struct packed *packed);
 /* Memory for weights, at the start of a cache line, and the piece to be given back when they are not
  * needed any more; NULL when memory is short. */
 void *take_weights(size_t bytes, struct piece **from);
-void give_weights_back(struct piece *from);
+void give_weights_back(struct piece *from, const void *taken, size_t bytes);
 int64_t packed_bytes(const struct packed *packed);
 /* Bytes of one weight. */
 static inline int64_t element_bytes(int32_t dtype)

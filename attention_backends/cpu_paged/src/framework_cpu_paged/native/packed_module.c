@@ -26,16 +26,14 @@ static void free_leave(PyObject *capsule)
 
 static PyObject *py_pack(PyObject *self, PyObject *args)
 {
-    Py_ssize_t weights, bias, stride;
-    int outputs, inputs, dtype, lossless, threads;
+    Py_ssize_t bias;
+    int outputs, inputs, dtype, lossless;
     struct packed *packed;
     (void)self;
-    if (!PyArg_ParseTuple(args, "nniiniii:pack", &weights, &stride, &outputs, &inputs, &bias, &dtype,
-                          &lossless, &threads))
+    if (!PyArg_ParseTuple(args, "iinii:pack", &outputs, &inputs, &bias, &dtype, &lossless))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    packed = make_packed((const float *)weights, stride, outputs, inputs, (const float *)bias, dtype,
-                         lossless, threads);
+    packed = make_packed(outputs, inputs, (const float *)bias, dtype, lossless);
     Py_END_ALLOW_THREADS
     if (packed == NULL)
         return PyErr_NoMemory();
@@ -43,6 +41,27 @@ static PyObject *py_pack(PyObject *self, PyObject *args)
     if (capsule == NULL)
         free_packed(packed);
     return capsule;
+}
+
+static PyObject *py_fill(PyObject *self, PyObject *args)
+{
+    PyObject *capsule;
+    Py_ssize_t weights, stride;
+    int first, count, threads;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "Onniii:fill", &capsule, &weights, &stride, &first, &count, &threads))
+        return NULL;
+    struct packed *packed = PyCapsule_GetPointer(capsule, PACKED);
+    if (packed == NULL)
+        return NULL;
+    if (first < 0 || count < 0 || first % packed->width || count > packed->outputs - first ||
+        ((first + count) % packed->width && first + count != packed->outputs))
+        return PyErr_Format(PyExc_IndexError, "outputs %d to %d of %d, in panels of %d", first,
+                            first + count, packed->outputs, packed->width);
+    Py_BEGIN_ALLOW_THREADS
+    fill_packed(packed, (const float *)weights, stride, first, count, threads);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
 }
 
 static PyObject *py_fits(PyObject *self, PyObject *args)
@@ -216,7 +235,9 @@ static PyObject *py_run_leave(PyObject *self, PyObject *args)
 
 PyMethodDef packed_methods[] = {
     {"pack", py_pack, METH_VARARGS,
-     "pack(weights, stride, outputs, inputs, bias, dtype, lossless, threads): packed weights."},
+     "pack(outputs, inputs, bias, dtype, lossless): room for packed weights."},
+    {"fill", py_fill, METH_VARARGS,
+     "fill(packed, weights, stride, first, count, threads): pack those of outputs from `first` on."},
     {"fits_bfloat16", py_fits, METH_VARARGS,
      "fits_bfloat16(values, count): whether bfloat16 holds all these float32 exactly."},
     {"packed_bytes", py_bytes, METH_O, "packed_bytes(packed): of its weights."},

@@ -66,9 +66,14 @@ void *take_weights(size_t bytes, struct piece **from)
     return taken;
 }
 
-void give_weights_back(struct piece *from)
+void give_weights_back(struct piece *from, const void *taken, size_t bytes)
 {
     pthread_mutex_lock(&lock);
+    if (from != NULL) { /* the next may have the place of what was taken last */
+        bytes = (bytes + LINE - 1) / LINE * LINE;
+        if ((const char *)taken + bytes == from->start + from->used)
+            from->used -= bytes;
+    }
     leave(from);
     /* All gone but what may come: then let the memory go, too. */
     if (open_piece != NULL && open_piece->users == 1) {

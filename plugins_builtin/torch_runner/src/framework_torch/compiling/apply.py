@@ -27,6 +27,7 @@ from framework.plugins.installed import hash_of
 from framework.plugins.selection import Selection, select
 from framework_torch.compiling.operators import LayerInput, LayerOutput, operation_of
 from framework_torch.compiling.store import Store, default_folder
+from framework_torch.kernels.choose import sources_of
 from framework_torch.options import TorchOptions
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _uses(context: RunnerContext, sites: Mapping[str, OperatorSite]) -> tuple[li
     found, against = [], "this model has no layers of the operators layer_input and layer_output"
     for name, site in sites.items():
         operation = operation_of(
-            site.op, tuple(site.weights()), site.sizes, site.traits, site.constants
+            site.op, tuple(sources_of(site)), site.sizes, site.traits, site.constants
         )
         if operation is None:
             continue

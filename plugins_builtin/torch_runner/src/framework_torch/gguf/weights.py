@@ -63,20 +63,35 @@ class GgufWeights:
 
     def get(self, name: str) -> torch.Tensor:
         """float32, float16 or bfloat16, row-major, of `shape(name)`."""
+        _, info = self._find(name)
+        return self._read(name, info.start, info.nbytes, info.shape)
+
+    def rows(self, name: str, start: int, stop: int) -> torch.Tensor:
+        """See `framework.contracts.weight_loader.RowWeights`."""
+        _, info = self._find(name)
+        count, *rest = info.shape
+        # Rows are whole blocks.
+        each = info.nbytes // count
+        return self._read(
+            name, info.start + start * each, (stop - start) * each, (stop - start, *rest)
+        )
+
+    def _read(self, name: str, start: int, length: int, shape: tuple[int, ...]) -> torch.Tensor:
+        """A tensor of `shape` out of `length` bytes."""
         index, info = self._find(name)
         try:
-            raw = self._parts[index].part(info.start, info.nbytes)
+            raw = self._parts[index].part(start, length)
         except (OSError, ValueError) as error:
             raise self._damaged(name, f"the file has become shorter, or: {error}") from error
         kind = GGMLQuantizationType(info.type_id)
         if kind in _PLAIN:
             dtype = _PLAIN[kind]
-            if info.start % dtype.itemsize:
+            if start % dtype.itemsize:
                 raw = raw.copy()
-            return torch.from_numpy(raw).view(dtype).reshape(info.shape)
+            return torch.from_numpy(raw).view(dtype).reshape(shape)
         if kind == GGMLQuantizationType.F64:
-            return torch.from_numpy(raw).view(torch.float64).reshape(info.shape).float()
-        return self._dequantize(name, raw, kind, info.shape)
+            return torch.from_numpy(raw).view(torch.float64).reshape(shape).float()
+        return self._dequantize(name, raw, kind, shape)
 
     def _dequantize(
         self, name: str, raw: np.ndarray, kind: GGMLQuantizationType, shape: tuple[int, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.kernel import (
@@ -25,6 +25,11 @@ from framework.plugins.selection import Row, ask_all, select
 from framework_torch.adapters.linear import LOW_RANK, AdapterLinears
 from framework_torch.memory import trim
 from framework_torch.ranking import may_round
+
+if TYPE_CHECKING:
+    import torch
+
+    from framework.contracts.weight_rows import WeightRows
 
 _MIB = 1024 * 1024
 
@@ -109,6 +114,12 @@ def choose_kernels(
     return tuple(tally.lines())
 
 
+def sources_of(site: OperatorSite) -> Mapping[str, torch.Tensor | WeightRows]:
+    """Of a `framework.contracts.kernel.RowSite`; the weights of others."""
+    found: Mapping[str, torch.Tensor | WeightRows] = getattr(site, "sources", site.weights)()
+    return found
+
+
 def _parts(site: OperatorSite) -> Sequence[str]:
     """Of a `framework.contracts.kernel.WholeSite`; others have none."""
     return getattr(site, "parts", ())
@@ -174,7 +185,7 @@ def _quantizable(site: OperatorSite) -> bool:
 
 def _dtypes(site: OperatorSite) -> str:
     """Of its weights; the first one's, as all but special ones have it."""
-    return str(next(iter(site.weights().values())).dtype).removeprefix("torch.")
+    return str(next(iter(sources_of(site).values())).dtype).removeprefix("torch.")
 
 
 def _query(
@@ -252,7 +263,7 @@ def _prepare(
     for row in rows:
         kernel = cast(Kernel, row.instance)
         with blaming(kernel, f"preparing {name}"):
-            prepared = kernel.prepare(query, site.weights(), site.constants)
+            prepared = kernel.prepare_rows(query, sources_of(site), site.constants)
         if not isinstance(prepared, Rejected):
             expect(kernel, "prepare", prepared, Prepared)
             if query.keep_once and not prepared.keeps_weights and prepared.rows is None:

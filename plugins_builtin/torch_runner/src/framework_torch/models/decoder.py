@@ -16,6 +16,7 @@ from framework.contracts.attention_backend import AttentionParams
 from framework.contracts.kernel import OperatorSite
 from framework.contracts.model import AdapterSite, AttentionLayer, ForwardContext, Parameter
 from framework_torch.models.config import DecoderConfig
+from framework_torch.models.deferred import Deferring
 from framework_torch.models.fused import Fused, LayerInput, LayerOutput, Members
 from framework_torch.models.layers import Embedding, Head, Linear, Operated, RMSNorm, softcapped
 from framework_torch.models.rope import inverse_frequencies
@@ -146,7 +147,7 @@ class Decoder(nn.Module):
     def named_parameters(self, *arguments: Any, **more: Any) -> Iterator[tuple[str, nn.Parameter]]:
         """As of any module; what is deferred is made."""
         for part in self.modules():
-            if isinstance(part, Operated):
+            if isinstance(part, Deferring):
                 part.settle()
         return super().named_parameters(*arguments, **more)
 

@@ -7,18 +7,24 @@ a model that is almost right gives text that is almost right.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import nn
 
 from framework.contracts.model import Parameter
-from framework.contracts.weight_loader import Weights
+from framework.contracts.weight_loader import RowWeights, Weights
 from framework.errors import ModelError
+from framework_torch.models.deferred import Deferring, Rows
+from framework_torch.models.file_rows import FileRows
 
 Transform = Callable[[torch.Tensor, int], torch.Tensor]
 DUMMY_SCALE = 0.02
 SHOWN = 8
+ROWS_AT_A_TIME = 1024
+"""That are compared."""
 
 
 class Filler:
@@ -45,6 +51,7 @@ class Filler:
         self.transforms, self.ignored, self.ones = transforms, ignored, ones
         self.norm = norm
         self.shapes = {name: tuple(p.shape) for name, p in module.named_parameters()}
+        self.tied = {row.tied_to for row in table}
 
     def from_files(self, weights: Weights) -> None:
         """Raises ModelError that names tensor, file, expected and found."""
@@ -94,8 +101,7 @@ class Filler:
         self._tie()
 
     def _default(self, name: str) -> torch.Tensor:
-        dtype = torch.float32 if name in self.ones else self.dtype
-        return torch.ones(self.shapes[name], dtype=dtype)
+        return torch.ones(self.shapes[name], dtype=self._type(name))
 
     def _fill(self, row: Parameter, names: Sequence[str], weights: Weights) -> None:
         """Checks the parts, and makes the parameter from them: at once, or where its owner can
@@ -105,15 +111,34 @@ class Filler:
         for index, name in enumerate(names):
             expected = (rows[index], *shape[1:])
             self._check_shape(weights, name, tuple(weights.shape(name)), expected)
-        owner, _, attribute = row.name.rpartition(".")
-        defer = getattr(self.module.get_submodule(owner), "defer", None)
-        if defer is None or not row.quantizable:
+        owner, attribute = self._place(row.name)
+        defer = getattr(owner, "defer", None)
+        packed = row.quantizable or row.name in self.tied
+        if defer is None or not packed:
             self._set(row.name, self._assemble(row, names, weights))
-        elif weights.naming == "gguf":  # to read may be to compute
-            defer(attribute, lambda: self._assemble(row, names, weights))
-        else:
-            kept = {name: weights.get(name) for name in names}
-            defer(attribute, lambda: self._joined(row, [kept.pop(name) for name in names], weights))
+            return
+        source = self._rows(row, names, weights)
+        if weights.naming == "gguf":  # to read may be to compute
+            defer(attribute, lambda: self._assemble(row, names, weights), source)
+            return
+        kept = {name: weights.get(name) for name in names}
+        defer(
+            attribute,
+            lambda: self._joined(row, [kept.pop(name) for name in names], weights),
+            source,
+        )
+
+    def _rows(self, row: Parameter, names: Sequence[str], weights: Weights) -> Rows | None:
+        """How some rows of the parameter are read; None where only all of it can be."""
+        shape = self.shapes[row.name]
+        moved = weights.naming == "gguf" and row.gguf_transform is not None
+        if len(shape) != 2 or moved or not hasattr(weights, "rows"):
+            return None
+        parts = tuple(zip(names, row.parts or (shape[0],), strict=True))
+        return FileRows(cast(RowWeights, weights), parts, shape, self._type(row.name))
+
+    def _type(self, name: str) -> torch.dtype:
+        return torch.float32 if name in self.ones else self.dtype
 
     def _assemble(self, row: Parameter, names: Sequence[str], weights: Weights) -> torch.Tensor:
         """The parameter from the files.  A whole one of the right type stays a view."""
@@ -126,7 +151,7 @@ class Filler:
         if weights.naming == "gguf" and row.gguf_transform is not None:
             undo = self.transforms[row.gguf_transform]
             parts = [undo(part, index) for index, part in enumerate(parts)]
-        dtype = torch.float32 if row.name in self.ones else self.dtype
+        dtype = self._type(row.name)
         if len(parts) == 1:
             return parts[0].to(dtype)
         whole = torch.empty(shape, dtype=dtype)
@@ -148,16 +173,26 @@ class Filler:
             )
 
     def _set(self, name: str, value: torch.Tensor) -> None:
-        owner, _, attribute = name.rpartition(".")
-        module = self.module.get_submodule(owner)
+        module, attribute = self._place(name)
         setattr(module, attribute, nn.Parameter(value, requires_grad=False))
 
     def _tie(self) -> None:
         for row in self.table:
-            if row.tied_to is not None:
-                owner, _, attribute = row.name.rpartition(".")
-                shared = self.module.get_parameter(row.tied_to)
-                setattr(self.module.get_submodule(owner), attribute, shared)
+            if row.tied_to is None:
+                continue
+            owner, attribute = self._place(row.name)
+            other, shared = self._place(row.tied_to)
+            recipe = getattr(other, "deferred", lambda name: None)(shared)
+            if recipe is None:
+                setattr(owner, attribute, getattr(other, shared))
+            else:
+                make = partial(getattr, other, shared)
+                cast(Deferring, owner).defer(attribute, make, recipe.rows)
+
+    def _place(self, name: str) -> tuple[nn.Module, str]:
+        """The module of a parameter, and what it is called there."""
+        owner, _, attribute = name.rpartition(".")
+        return self.module.get_submodule(owner), attribute
 
     def _check_ties(self, weights: Weights, present: set[str]) -> None:
         """Files may hold a tied tensor twice; two that differ contradict the configuration."""
@@ -165,9 +200,9 @@ class Filler:
             names = row.gguf if weights.naming == "gguf" else row.checkpoint
             if row.tied_to is None or names[0] not in present:
                 continue
-            other = self.module.get_parameter(row.tied_to)
-            self._check_shape(weights, names[0], tuple(weights.shape(names[0])), tuple(other.shape))
-            if not torch.equal(weights.get(names[0]).to(other.dtype), other):
+            expected = self.shapes[row.tied_to]
+            self._check_shape(weights, names[0], tuple(weights.shape(names[0])), expected)
+            if not self._equals(row.tied_to, names[0], weights):
                 raise ModelError(
                     f"tensor {names[0]!r} in {weights.source(names[0])} is not the one that it "
                     f"is tied to",
@@ -175,6 +210,21 @@ class Filler:
                     found="other values",
                     mend="set tie_word_embeddings to false in config.json",
                 )
+
+    def _equals(self, parameter: str, name: str, weights: Weights) -> bool:
+        """Whether a parameter is what the files call `name`."""
+        module, attribute = self._place(parameter)
+        recipe = getattr(module, "deferred", lambda name: None)(attribute)
+        if recipe is None or recipe.rows is None:
+            whole = getattr(module, attribute)
+            return torch.equal(weights.get(name).to(whole.dtype), whole)
+        ours, count = recipe.rows, self.shapes[parameter][0]
+        theirs = FileRows(cast(RowWeights, weights), ((name, count),), ours.shape, ours.dtype)
+        return all(
+            torch.equal(theirs.read(start, stop), ours.read(start, stop))
+            for start in range(0, count, ROWS_AT_A_TIME)
+            for stop in (min(start + ROWS_AT_A_TIME, count),)
+        )
 
     def _names(self, what: str, names: Iterable[str], mend: str) -> ModelError:
         listed = list(names)

@@ -3,9 +3,9 @@ kernel may compute in one call; else it is computed operator by operator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import torch
 
@@ -13,9 +13,11 @@ from framework_torch.models.layers import ACTIVATION_TRAITS, ACTIVATIONS, Operat
 
 if TYPE_CHECKING:
     from framework.contracts.kernel import Prepared
+    from framework.contracts.weight_rows import WeightRows
     from framework_torch.models.config import DecoderConfig
     from framework_torch.models.layers import Linear, RMSNorm
 
+T = TypeVar("T")
 Members = Mapping[str, "Linear | RMSNorm"]
 
 
@@ -41,9 +43,16 @@ class Fused(Operated):
         return self._members[0]
 
     def weights(self) -> Mapping[str, torch.Tensor]:
+        return self._gathered(lambda part: part.weights())
+
+    def sources(self) -> Mapping[str, torch.Tensor | WeightRows]:
+        return self._gathered(lambda part: part.sources())
+
+    def _gathered(self, of: Callable[[Linear | RMSNorm], Mapping[str, T]]) -> dict[str, T]:
+        """Of all members, by the names of the operator."""
         found = {}
         for name, part in self.members.items():
-            own = part.weights()
+            own = of(part)
             found[name] = own["weight"]
             if "bias" in own:
                 found[f"{_stem(name)}bias"] = own["bias"]

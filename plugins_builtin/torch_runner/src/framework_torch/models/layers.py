@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from framework.contracts.kernel import Prepared
+from framework_torch.models.deferred import Deferring
 
 ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "silu": F.silu,
@@ -32,15 +33,12 @@ ACTIVATION_TRAITS: Mapping[str, frozenset[str]] = {
 assert ACTIVATION_TRAITS.keys() == ACTIVATIONS.keys()
 
 
-class Operated(nn.Module):
+class Operated(Deferring):
     """A use of an operator, see `framework.contracts.kernel.OperatorSite`.
 
     Until a kernel is adopted, `forward` computes plainly; then it is the kernel's own call, so
     that nothing stands between the model and the kernel.  num_bytes: of the weights as it is used.
     taken_by: takes what adapters change, where this is computed as a part of another use.
-
-    A weight may be deferred: it is made when somebody first asks for it.  Kernels take one use
-    after the other, so that what they pack is not there for all of them at one time.
     """
 
     op: str
@@ -58,38 +56,16 @@ class Operated(nn.Module):
     ) -> None:
         super().__init__()
         self.sizes, self.constants, self.traits = sizes, constants or {}, traits
-        self._deferred: dict[str, Callable[[], torch.Tensor]] = {}
-
-    def defer(self, name: str, make: Callable[[], torch.Tensor]) -> None:
-        """Make the parameter `name` when it is asked for; an error of `make` comes then."""
-        setattr(self, name, None)
-        self._deferred[name] = make
-
-    def settle(self) -> None:
-        """Make what is deferred."""
-        for name in tuple(self._deferred):
-            getattr(self, name)
-
-    def __getattr__(self, name: str) -> Any:
-        deferred = self.__dict__.get("_deferred")
-        if deferred and name in deferred:
-            made = nn.Parameter(deferred[name](), requires_grad=False)
-            del deferred[name]
-            setattr(self, name, made)
-        return super().__getattr__(name)
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        self.settle()
-        return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def weights(self) -> Mapping[str, torch.Tensor]:
         self.settle()
         return dict(self.named_parameters(recurse=False))
 
     def adopt(self, prepared: Prepared) -> None:
-        kept = sum(weight.nbytes for weight in self.weights().values())
-        self.num_bytes = prepared.num_bytes + (kept if prepared.keeps_weights else 0)
-        if not prepared.keeps_weights:
+        self.num_bytes = prepared.num_bytes
+        if prepared.keeps_weights:
+            self.num_bytes += sum(weight.nbytes for weight in self.weights().values())
+        else:
             self.release()
         self.forward = prepared.call
 
@@ -103,8 +79,8 @@ class Operated(nn.Module):
 
     def release(self) -> None:
         """Let the weights go."""
-        for name in self.weights():
-            setattr(self, name, None)
+        for name in tuple(self._parameters):
+            self.forget(name)
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -164,12 +140,15 @@ class Head(Linear):
 
     def adopt(self, prepared: Prepared) -> None:
         (tied,) = self._tied
-        if tied is not None and not prepared.keeps_weights and prepared.rows is not None:
-            tied.read_from(prepared.rows)
+        if tied is not None and not prepared.keeps_weights:
+            if prepared.rows is None:
+                tied.settle()
+            else:
+                tied.read_from(prepared.rows)
         super().adopt(prepared)
 
 
-class Embedding(nn.Module):
+class Embedding(Deferring):
     """ids [T] -> [T, size]; `scaled` multiplies by the root of the size, rounded to the type of
     the weights as Gemma was trained."""
 
@@ -182,7 +161,7 @@ class Embedding(nn.Module):
     def read_from(self, rows: Callable[[torch.Tensor], torch.Tensor]) -> None:
         """Let the weight go, and take its rows from a kernel that has packed it."""
         self._rows = rows
-        self.weight = cast(nn.Parameter, None)
+        self.forget("weight")
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         rows = F.embedding(ids, self.weight) if self._rows is None else self._rows(ids)

@@ -151,10 +151,18 @@ class SafetensorsWeights:
         return str(self._files[name])
 
     def get(self, name: str) -> torch.Tensor:
+        return self._read(name, None)
+
+    def rows(self, name: str, start: int, stop: int) -> torch.Tensor:
+        """See `framework.contracts.weight_loader.RowWeights`."""
+        return self._read(name, (start, stop))
+
+    def _read(self, name: str, rows: tuple[int, int] | None) -> torch.Tensor:
+        """All rows without `rows`."""
         try:
-            tensor = self._places[self._files[name]].tensor(name)
+            tensor = self._places[self._files[name]].tensor(name, rows)
             if tensor is None:
-                tensor = self._handle(name).get_tensor(name)
+                tensor = self._handle(name).get_tensor(name)[slice(*rows) if rows else ...]
         except Exception as error:  # safetensors and torch raise classes of their own
             raise ModelError(
                 f"tensor {name!r} in {self._files[name]} cannot be read", found=error, mend=DAMAGED
@@ -185,8 +193,9 @@ class Places:
         self._start = 8 + length
         self._file = MappedFile(path)
 
-    def tensor(self, name: str) -> torch.Tensor | None:
-        """None for a type that is left to the library.  Raises OSError, ValueError."""
+    def tensor(self, name: str, rows: tuple[int, int] | None) -> torch.Tensor | None:
+        """rows: first, and the one behind the last, or all.  None for a type that is left to the
+        library.  Raises OSError, ValueError."""
         import torch
 
         types = {
@@ -200,8 +209,13 @@ class Places:
         begin, end = entry["data_offsets"]
         if dtype is None or (self._start + begin) % dtype.itemsize:
             return None
+        shape = entry["shape"]
+        if rows is not None:
+            each = (end - begin) // shape[0]
+            begin, end = begin + rows[0] * each, begin + rows[1] * each
+            shape = [rows[1] - rows[0], *shape[1:]]
         raw = self._file.part(self._start + begin, end - begin)
-        return torch.from_numpy(raw).view(dtype).reshape(entry["shape"])
+        return torch.from_numpy(raw).view(dtype).reshape(shape)
 
 
 def _open(path: Path) -> Any:
