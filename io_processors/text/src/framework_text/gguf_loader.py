@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,19 +51,28 @@ class GgufTokenizerLoader(TokenizerLoader):
             backend, decoder = build_backend(vocabulary)
             named = _named_tokens(vocabulary)
             special = _mark_special(backend, named.values())
+        # What outlives this call refers to neither: with a large vocabulary they are large.
+        path, template = head.path, vocabulary.chat_template
         source = Source(
             backend=backend,
             bos_id=backend.token_to_id(named["bos_token"]) if "bos_token" in named else None,
             special_ids=special,
-            chat_template=vocabulary.chat_template,
-            library=lambda: _library(head.path, backend, vocabulary.chat_template, named),
+            chat_template=template,
+            library=lambda: _library(path, backend, template, named),
         )
         return TextTokenizer(
             source,
             decoder,
             eos_ids=[*configured_eos_ids(model), *end_ids(head)],
-            texts=vocabulary.tokens,
+            texts=_written_otherwise(backend, vocabulary.tokens),
+            count=len(vocabulary.tokens),
         )
+
+
+def _written_otherwise(backend: Any, tokens: Sequence[str]) -> dict[int, str]:
+    """Texts of ids that the library's table has not: of two that are written alike it holds one."""
+    text_of = backend.id_to_token
+    return {index: text for index, text in enumerate(tokens) if text_of(index) != text}
 
 
 def _named_tokens(vocabulary: GgufVocabulary) -> dict[str, str]:

@@ -47,8 +47,9 @@ class Source:
 class TextTokenizer:
     """Implements `framework.contracts.tokenizer.Tokenizer`.
 
-    decoder: the bytes of a token.  texts: how ids are written, where the library's table
-    cannot say (a file in which two ids are written alike); else None.
+    decoder: the bytes of a token.  texts: how ids are written whose text the library's table has
+    not (of two ids that are written alike it holds one).  count: of ids, where there may be more
+    than in that table.
     """
 
     def __init__(
@@ -57,7 +58,8 @@ class TextTokenizer:
         decoder: TokenDecoder,
         *,
         eos_ids: Iterable[int],
-        texts: Sequence[str] | None = None,
+        texts: Mapping[int, str] | None = None,
+        count: int = 0,
     ) -> None:
         self._make_library = source.library
         self._library: Any = None
@@ -67,12 +69,12 @@ class TextTokenizer:
         self._backend.no_truncation()
         self._backend.no_padding()
         self._decoder = decoder
-        self._texts = texts
+        self._texts = texts or {}
         added = self._backend.get_added_tokens_decoder()
         self._added = {index: token.content for index, token in added.items()}
         self._bytes: dict[int, bytes] = {}
         highest = max(self._backend.get_vocab(with_added_tokens=True).values(), default=-1)
-        self.vocab_size: int = max(highest + 1, len(texts or ()))
+        self.vocab_size: int = max(highest + 1, count)
         self.special_ids: frozenset[int] = frozenset(
             index for index, token in added.items() if token.special
         ) | frozenset(source.special_ids)
@@ -133,9 +135,8 @@ class TextTokenizer:
     def token_text(self, token_id: int) -> str:
         if not 0 <= token_id < self.vocab_size:
             return ""
-        if self._texts is not None and token_id < len(self._texts):
-            return self._texts[token_id]
-        return self._backend.id_to_token(token_id) or ""
+        text = self._texts.get(token_id)
+        return (self._backend.id_to_token(token_id) or "") if text is None else text
 
     def render_chat(
         self,
