@@ -115,7 +115,8 @@ class ExecutionConfig(Section):
     backends the platform may prefer: "plain" ones, also "fused" ones, or whatever is "best", also
     where it computes with rounded weights; what is named is used all the same.  compile_layers:
     the layers of the model are compiled, by the plugin `compiler` or, with None, by the first that
-    can; one that is named does so all the same.  enforce_eager: nothing is compiled.
+    can; one that is named does so all the same.  enforce_eager: nothing is
+    compiled, and no work of a device is captured as a graph.
     logprobs_mode: what log-probabilities are taken of.  tokenizer_threads: of a server, each with
     a tokenizer of its own.  max_logprobs: of a server, the most logprobs and prompt_logprobs that
     a request may ask for; -1: any number, although one request for those of the whole vocabulary

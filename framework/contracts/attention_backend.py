@@ -71,7 +71,8 @@ class AttentionQuery(Query):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSupported(Supported):
-    """page_tokens: page sizes served, best first.  graphs: how far graphs can be captured.
+    """page_tokens: page sizes served, best first.  graphs: how far it can be part of a graph, see
+    `framework.contracts.graphs.SUPPORT`; other than "none", its builders are GraphBuilders.
     batch_invariant: a row's output is the same, bit for bit, whatever rows are beside it.
     cache_dtypes: types narrower than the query's in which it would rather keep K and V, best first;
     it serves each of them.  One of them is taken where the operator leaves the choice, and lets
@@ -147,6 +148,23 @@ class MetadataBuilder(Protocol):
         reuse: metadata of a group planned before in this step, to share work with; it may be
         that of another backend.
         """
+        ...
+
+
+class GraphBuilder(MetadataBuilder, Protocol):
+    """Of a backend that can be part of a graph: `run` is recorded with the metadata that `plan`
+    gave for tensors that stay, and replayed when they hold another step.
+
+    `plan` then gets the most there can be: `max_query` and `max_length` of any such step, a page
+    table of its full width, and at first rows without a query.  `run` reads nothing on the host
+    that differs from step to step.  Rows at the end may have no query, and tokens behind
+    query_starts[R] belong to no row: their K and V go to the null page, their `out` is anything.
+    """
+
+    def renew(self, common: CommonMetadata, metadata: Any) -> None:
+        """Before a replay: the tensors of `common`, those that `metadata` was planned with, hold
+        the step that comes next, as do their twins on the host.  What `run` was recorded to read
+        is written anew in its place; nothing is given back."""
         ...
 
 

@@ -56,6 +56,7 @@ class RunnerContext:
     adapters: how many adapters requests may name, and of which rank; None: none.  A runner that
     serves them declares the feature "adapters" and is refused with limits if not.
     kernel_set: what the platform may prefer, see `framework.contracts.kernel_sets.KERNEL_SETS`.
+    enforce_eager: nothing is compiled, and no work of a device is captured as a graph.
     compiler: who compiles the layers of the model, "auto" for the first that can, or None: nobody;
     a runner that has them compiled declares the feature "compiler" and is refused with one if not.
     """
@@ -84,6 +85,7 @@ class RunnerContext:
     cache_dtype: str = "auto"
     adapters: AdapterLimits | None = None
     compiler: str | None = None
+    enforce_eager: bool = False
 
 
 class ModelRunner(Contract):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from framework.contracts.base import Contract
+from framework.contracts.graphs import GraphDevice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,11 @@ class Platform(Contract):
     def available_memory(self) -> tuple[int, str] | None:
         """(bytes of the host that this process may still take, whose limit that is), or None if
         it is not known."""
+        return None
+
+    def graphs(self) -> GraphDevice | None:
+        """What records work of its device as graphs, asked after `prepare`, or None: nothing can.
+        Each call may give another, whose graphs share no memory with those of the ones before."""
         return None
 
     def ranking(self, kind: str) -> Sequence[str]:

@@ -42,6 +42,11 @@ class TensorBridge(Contract):
         """
 
     @abstractmethod
+    def write(self, tensor: Any, array: np.ndarray) -> None:
+        """Put the values of `array` into a tensor of the same shape, in place, rounded to
+        nearest; later work on the tensor sees them."""
+
+    @abstractmethod
     def view(
         self, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int, stride: int
     ) -> Any:

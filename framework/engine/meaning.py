@@ -48,6 +48,7 @@ def runner_context(
         kernels=config.execution.kernels,
         kernel_set=config.execution.kernel_set,
         compiler=compiler_of(config),
+        enforce_eager=config.execution.enforce_eager,
         quantization=config.model.quantization,
         logits_processors=logits_processors,
         progress=sys.stderr.isatty(),

@@ -129,7 +129,15 @@ def _row(
 
 # Denied for third parties until named: whatever sees requests or output.
 KINDS: tuple[Kind, ...] = (
-    _row("platform", "platform:Platform", {F, E, W}, ONE, optional={F, E}, stable=True),
+    _row(
+        "platform",
+        "platform:Platform",
+        {F, E, W},
+        ONE,
+        optional={F, E},
+        stable=True,
+        version="1.1",
+    ),
     _row("executor", "executor:Executor", {E}, ONE),
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),
     _row("model", "model:ModelDefinition", {W}, ONE),
@@ -142,7 +150,7 @@ KINDS: tuple[Kind, ...] = (
         {W},
         PER_GROUP,
         stable=True,
-        version="1.1",
+        version="1.2",
     ),
     _row("tensor_bridge", "tensor_bridge:TensorBridge", {W}, MANY),
     _row("kernel", "kernel:Kernel", {W}, MANY, stable=True, version="1.3"),

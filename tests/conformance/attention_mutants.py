@@ -85,7 +85,7 @@ class TellsOneReason(Changed):
         return Rejected(answer.reasons[:1]) if isinstance(answer, Rejected) else answer
 
 
-@breaks("ATTN-006")
+@breaks("ATTN-006", "ATTN-216")
 class PassesOverUnknownValues(Changed):
     def answer(self, query):
         return super().answer(replace(query, graph_mode="none"))

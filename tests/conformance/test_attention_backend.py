@@ -7,12 +7,16 @@ import pytest
 from framework.contracts.attention_backend import AttentionSupported
 from framework.testing.conformance import Status, check
 from framework.testing.conformance.suites.attention_backend import AttentionBackendSuite
-from tests.conformance import attention_mutants, attention_pairs
+from tests.conformance import attention_graph_mutants, attention_mutants, attention_pairs
 from tests.conformance.attention_changed import Changed, rejected
 from tests.conformance.mutants import IN_PROCESS, assert_caught, assert_fails, uncovered, unpaired
 from tests.conformance.sites import put
 
-MUTANTS = [*attention_mutants.MUTANTS, *attention_pairs.MUTANTS]
+MUTANTS = [
+    *attention_mutants.MUTANTS,
+    *attention_pairs.MUTANTS,
+    *attention_graph_mutants.MUTANTS,
+]
 
 
 class QuickSuite(AttentionBackendSuite):
@@ -67,11 +71,11 @@ def test_what_no_clause_tries_is_told_where_it_is_claimed():
 
         def answered(self, query, answer):
             claims = query.cascade or isinstance(answer, AttentionSupported)
-            return AttentionSupported(graphs="full") if claims else answer
+            return AttentionSupported() if claims else answer
 
     report = check(ClaimsMore, suite=QuickSuite, only=("ATTN-001",), layers=IN_PROCESS)
-    assert report.unproven == ("cascade", "connector", "graphs", "tensor_parallel")
-    line = "claimed, and tried by no clause: cascade, connector, graphs, tensor_parallel\n"
+    assert report.unproven == ("cascade", "connector", "tensor_parallel")
+    line = "claimed, and tried by no clause: cascade, connector, tensor_parallel\n"
     assert line in report.text()
     assert report.as_dict()["unproven"] == list(report.unproven)
 

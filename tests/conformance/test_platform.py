@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -156,6 +157,32 @@ class TakesThreadsUnsaid(Good):
         return ("2 GiB of memory, 15 devices",)
 
 
+@breaks("PLAT-034")
+class RecordsOnce(Good):
+    def graphs(self):
+        class Device:
+            count = 0
+
+            def begin(self):
+                self.count += 1
+
+            def end(self):
+                if self.count > 1:
+                    raise RuntimeError("there is one graph already")
+                return self
+
+            def replay(self):
+                return None
+
+        return Device()
+
+
+@breaks("PLAT-034")
+class GivesNoGraph(Good):
+    def graphs(self):
+        return SimpleNamespace(begin=lambda: None, end=lambda: None)
+
+
 @breaks("PLAT-040")
 class GivesTooMuch(Good):
     def cache_budget(self, needed, requested):
@@ -282,7 +309,7 @@ def test_what_is_not_there_is_skipped():
 
     report = check(Elsewhere, suite=PlatformSuite)
     assert report.conformant, report.text()
-    assert report.counts()[Status.NO_DEVICE] == 18
+    assert report.counts()[Status.NO_DEVICE] == 19
 
 
 def test_each_clause_has_a_mutant():

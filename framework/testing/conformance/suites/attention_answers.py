@@ -233,9 +233,7 @@ class AnswerClauses(AttentionClauses):
         plain, own = self.query(), self.new()
         answers = {name: own.answer(but(plain, **{name: value})) for name, value in UNTRIED.items()}
         found = [name for name, answer in answers.items() if isinstance(answer, AttentionSupported)]
-        answer = own.answer(plain)
-        graphs = isinstance(answer, AttentionSupported) and answer.graphs != "none"
-        return (*found, "graphs") if graphs else tuple(found)
+        return tuple(found)
 
     def _bad_queries(self) -> list[AttentionQuery]:
         plain = self.query()

@@ -6,11 +6,12 @@ from typing import ClassVar
 
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.attention_answers import AnswerClauses
+from framework.testing.conformance.suites.attention_graphs import GraphClauses
 from framework.testing.conformance.suites.attention_groups import GroupClauses
 from framework.testing.conformance.suites.attention_pairs import CAPABILITIES, PairClauses
 
 
-class AttentionBackendSuite(AnswerClauses, PairClauses, GroupClauses, Suite):
+class AttentionBackendSuite(AnswerClauses, PairClauses, GroupClauses, GraphClauses, Suite):
     """Seeded random shapes against attention written out in numpy, in float64.
 
     It is run on the first platform that is ready and for which a plain query is supported, with

@@ -22,23 +22,29 @@ CAPABILITIES = (
     "bidirectional",
     "several_per_decode",
     "batch_invariant",
+    "graphs",
 )
+TOLD = ("batch_invariant", "graphs")
+"""Those that an answer tells of itself."""
 
 
 class PairClauses(AttentionClauses):
     """A capability is declared if `answer` supports a query that asks for it."""
 
     def declared(self) -> frozenset[str]:
-        """What `answer` supports when a query asks for it; `batch_invariant` as the answer says.
+        """What `answer` supports when a query asks for it; `batch_invariant` and `graphs` as the
+        answer says.
 
-        Latent attention, cascade, tensor and context parallelism, connectors and graphs are tried
-        by no clause: where a backend claims them, the report says so.
+        Latent attention, cascade, tensor and context parallelism and connectors are tried by no
+        clause: where a backend claims them, the report says so.
         """
-        asked = [name for name in CAPABILITIES if name != "batch_invariant"]
+        asked = [name for name in CAPABILITIES if name not in TOLD]
         found = {name for name in asked if self.supported(name)}
         answer = self.ask(self.plain())
         if isinstance(answer, AttentionSupported) and answer.batch_invariant:
             found.add("batch_invariant")
+        if isinstance(answer, AttentionSupported) and answer.graphs != "none":
+            found.add("graphs")
         return frozenset(found)
 
     @clause(

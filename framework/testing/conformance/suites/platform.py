@@ -159,6 +159,26 @@ class PlatformSuite(PlatformMemory):
             told = any(re.search(rf"\b{now}\b", line) for line in found.lines)
             expect(now == there or told, f"it sets {now} threads unsaid", found=found.lines)
 
+    @clause(
+        "PLAT-034",
+        "what records graphs records turn by turn, and each graph can be replayed",
+        layer=Layer.DEVICE,
+        of=("graphs",),
+    )
+    def graphs_are_recorded(self) -> None:
+        """What they compute is for tests on the device; no tensor library is known here."""
+        own = self.ready()
+        self.prepare(own)
+        device = own.graphs()
+        if device is None:
+            return
+        graphs = []
+        for _ in range(2):
+            device.begin()
+            graphs.append(device.end())
+        for graph in (*graphs, *reversed(graphs)):
+            expect(graph.replay() is None, "a replay gives something back", found=graph)
+
     @clause("PLAT-050", "rankings are names, each once", of=("ranking",))
     def rankings_are_names(self) -> None:
         own = self.new()

@@ -9,6 +9,7 @@ from framework_torch.cache import KvCache
 from framework_torch.drafting.drafting import Drafting
 from framework_torch.drafting.forward import OwnForward
 from framework_torch.embeds import PromptEmbeds
+from framework_torch.forward import EagerForward, Forward
 from framework_torch.loading import Loaded
 from framework_torch.memory import refuse_large_cache
 from framework_torch.pooling.pooler import Pooler
@@ -31,11 +32,36 @@ def bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
         ) from error
 
 
+def make_forward(loaded: Loaded, cache: KvCache, batch: Batch, taps: tuple[int, ...]) -> Forward:
+    """As the plan for graphs says; captures them."""
+    model, device, plan = loaded.model, loaded.facts.device, loaded.graphs
+    eager = EagerForward(model, cache, batch, device, taps)
+    if plan.device is None:
+        return eager
+    from framework_torch.graphs.capture import GraphedForward
+
+    dispatcher = plan.dispatcher(loaded.max_step_tokens, loaded.max_slots)
+    bank = loaded.adapters
+    graphed = GraphedForward(
+        plan.device,
+        dispatcher,
+        eager,
+        model,
+        cache,
+        batch,
+        device,
+        taps,
+        (lambda inputs: False) if bank is None else bank.active,
+    )
+    graphed.capture()
+    return graphed
+
+
 def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
     if loaded.facts.device == "cpu":
         refuse_large_cache(plan, loaded.platform)
     for group in plan.groups:
-        loaded.attention[group.spec].agree(group)
+        loaded.attention[group.spec].agree(group, loaded.graphs.of_attention)
     backends = {spec: choice.backend for spec, choice in loaded.attention.items()}
     cache = KvCache(plan, loaded.layers, backends, loaded.facts.device)
     sampler = Sampler(
@@ -72,6 +98,7 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
             loaded.drafting.info.taps,
         )
         watchers.append((drafting.admit, drafting.drop))
+    taps = () if drafting is None else drafting.taps
     return StepComputer(
         loaded.model,
         batch,
@@ -80,6 +107,7 @@ def _bind(loaded: Loaded, plan: CachePlan) -> StepComputer:
         pooler,
         loaded.facts.device,
         embeds,
+        make_forward(loaded, cache, batch, taps),
         drafting,
         loaded.adapters,
     )

@@ -54,6 +54,11 @@ class TorchBridge(TensorBridge):
         values = host.float() if narrow else host
         return np.array(values.numpy())
 
+    def write(self, tensor: torch.Tensor, array: np.ndarray) -> None:
+        import torch
+
+        tensor.copy_(torch.from_numpy(np.array(array, order="C")))
+
     def view(
         self, buffer: Any, dtype: str, shape: tuple[int, ...], offset: int, stride: int
     ) -> torch.Tensor:

@@ -38,7 +38,8 @@ _STRANGE = CrossAttentionSpec
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionChoice:
     """The backend of one group of layers, the query it answered, page sizes it serves.
-    cache_dtypes: in which it would rather keep K and V.  left_out: start-up lines about backends
+    cache_dtypes: in which it would rather keep K and V.  graphs: how far it can be part of them.
+    left_out: start-up lines about backends
     that the platform prefers and that cannot serve it."""
 
     name: str
@@ -46,18 +47,21 @@ class AttentionChoice:
     query: AttentionQuery
     page_tokens: tuple[int, ...]
     cache_dtypes: tuple[str, ...] = ()
+    graphs: str = "none"
     left_out: tuple[str, ...] = ()
 
-    def agree(self, group: CacheGroup) -> None:
-        """Ask again with the page size that all agreed on.  Raises SelectionError."""
-        query = replace(self.query, page_tokens=group.page_tokens)
+    def agree(self, group: CacheGroup, graph_mode: str = "none") -> None:
+        """Ask again with the page size that all agreed on, and whether it will be part of graphs.
+        Raises SelectionError."""
+        query = replace(self.query, page_tokens=group.page_tokens, graph_mode=graph_mode)
         with blaming(self.backend, "answering for the page size of its group"):
             answer = self.backend.answer(query)
         if isinstance(answer, Rejected):
             raise SelectionError(
-                f"attention backend {self.name!r} cannot serve the page size of its group",
+                f"attention backend {self.name!r} cannot serve what it offered: pages of "
+                f"{group.page_tokens} tokens with graph_mode={graph_mode!r}",
                 plugin=f"attention_backend:{self.name}",
-                expected=f"one of {self.page_tokens}",
+                expected=f"pages of one of {self.page_tokens} tokens",
                 found="; ".join(str(reason) for reason in answer.reasons),
             )
 
@@ -95,6 +99,7 @@ def choose_attention(
             query=query,
             page_tokens=answer.page_tokens,
             cache_dtypes=answer.cache_dtypes,
+            graphs=answer.graphs,
             left_out=tuple(_left_out(chosen, ranking)),
         )
     return choices

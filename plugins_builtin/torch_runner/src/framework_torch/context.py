@@ -23,13 +23,19 @@ class StepContext:
     metadata: Sequence[object]
 
     def attend(self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        out = q.new_empty((q.shape[0], q.shape[1], self.cache.layers[layer].head_size_v))
+        self.attend_into(layer, q, k, v, out)
+        return out
+
+    def attend_into(
+        self, layer: str, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        """The same, with the result in `out`."""
         own = self.cache.layers[layer]
-        out = q.new_empty((q.shape[0], q.shape[1], own.head_size_v))
         try:
             own.backend.run(q, k, v, own.view, self.metadata[own.group], own.params, out)
         except Exception as error:
             raise failure(own.backend, f"attending in {layer}", error) from error
-        return out
 
 
 def step_context(

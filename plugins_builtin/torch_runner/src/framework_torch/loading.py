@@ -22,6 +22,7 @@ from framework_torch.choosing_cache import choose_cache, kept_in
 from framework_torch.compiling.apply import compile_operators
 from framework_torch.drafting.load import LoadedProposer, load_proposer
 from framework_torch.embeds import EMBEDS
+from framework_torch.graphs.plan import GraphPlan, wish
 from framework_torch.kernels.choose import choose_kernels
 from framework_torch.memory import trim
 from framework_torch.operations import ADAPTERS, CONTROL_OPS
@@ -63,7 +64,7 @@ LOOP_DEPTH = 2
 class Loaded:
     """A model with all that was chosen for it.  max_len: tokens of the longest request.
     pooling: how vectors are made, or None.  drafting: the proposer of drafts, or None.
-    adapters: what serves them, or None."""
+    adapters: what serves them, or None.  graphs: what is captured of steps."""
 
     model: Model
     layers: Mapping[str, AttentionLayer]
@@ -73,11 +74,13 @@ class Loaded:
     facts: DeviceFacts
     dtype: str
     max_slots: int
+    max_step_tokens: int
     max_len: int
     logprobs_mode: str
     pooling: PoolingConfig | None
     drafting: LoadedProposer | None
     adapters: AdapterBank | None
+    graphs: GraphPlan
     info: RunnerInfo
 
 
@@ -92,8 +95,10 @@ def load(
     platform = choose_platform(context.registry, context.choices.get("platform"))
     facts = facts_of(platform)
     dtype = choose_dtype(context.dtype, facts)
+    options = options or TorchOptions()
     with blaming(platform, "preparing"):
         notes = [*platform.prepare()]
+    wished = wish(context, platform, options)
     weights = open_weights(context)
     opened = time.perf_counter()
     model, definition = build(context, weights, dtype, facts.device, platform)
@@ -103,9 +108,9 @@ def load(
     pooling = pooling_of(context.model, context.pooling, needed=not generates and not labels)
     operators = getattr(model, "operators", dict)()
     linears = adapter_linears(context, dtype, facts, kernels)
-    compiled = compile_operators(context, operators, facts, dtype, options or TorchOptions())
+    compiled = compile_operators(context, operators, facts, dtype, options)
     kernel_notes = choose_kernels(
-        context, operators, facts, dtype, kernels, linears, done=compiled.names
+        context, operators, facts, dtype, kernels, linears, compiled.names, wished.mode
     )
     adapters, adapter_notes = load_bank(context, model, dtype, facts.device, linears, adapters)
     drafting = load_proposer(
@@ -123,6 +128,7 @@ def load(
     ranking = ranked(context, platform, "attention_backend")
     layers, attention = choose_cache(context, layers_of, facts, dtype, ranking)
     sizes = common_page_tokens(attention)
+    graphs = wished.with_attention(attention, context, options)
     able = shorter(model.max_model_len, None if pooling is None else pooling.max_length)
     max_len = longest_of(context, able)
     budget = budget_of(context, platform, layers, sizes[0], max_len)
@@ -138,6 +144,7 @@ def load(
         *kernel_notes,
         *adapter_notes,
         *(() if drafting is None else drafting.notes),
+        *graphs.notes,
         f"cache: {budget.reason}{kept_in(layers)}",
         f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
         f"model {built - opened:.2f} s)",
@@ -171,11 +178,13 @@ def load(
         facts=facts,
         dtype=dtype,
         max_slots=context.max_slots,
+        max_step_tokens=context.max_step_tokens,
         max_len=max_len,
         logprobs_mode=context.logprobs_mode,
         pooling=pooling,
         drafting=drafting,
         adapters=adapters,
+        graphs=graphs,
         info=info,
     )
 

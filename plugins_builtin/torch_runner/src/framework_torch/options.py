@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from framework_torch.graphs.modes import GraphModeName
+
 
 class TorchOptions(BaseModel):
     """Options of `model_runner:torch`."""
@@ -27,9 +29,23 @@ class TorchOptions(BaseModel):
         "beyond them is one range more.",
     )
 
-    @field_validator("compile_ranges")
+    graph_mode: GraphModeName = Field(
+        default="auto",
+        description="What of a step is captured as a graph, on a platform that records them; auto: "
+        "what the level of optimization says.",
+    )
+    capture_sizes: tuple[int, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Numbers of tokens of a step for which graphs are captured; none: some up to "
+        "512, close to one another where steps are short.",
+    )
+
+    @field_validator("compile_ranges", "capture_sizes")
     @classmethod
-    def _rising(cls, ends: tuple[int, ...]) -> tuple[int, ...]:
-        if any(later <= before for before, later in zip((0, *ends), ends, strict=False)):
+    def _rising(cls, ends: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if ends is not None and any(
+            later <= before for before, later in zip((0, *ends), ends, strict=False)
+        ):
             raise ValueError("numbers from 1 on, each larger than the one before")
         return ends

@@ -13,8 +13,8 @@ from framework.contracts.model import Model
 from framework.contracts.step import F32, I32, LateInputs, PromptLogprobs, StepPlan, StepResult
 from framework_torch.batch import Batch
 from framework_torch.cache import KvCache
-from framework_torch.context import StepContext, step_context
 from framework_torch.drafting.drafting import NO_DRAFTS, Drafting, Drafts
+from framework_torch.forward import Forward
 from framework_torch.prepare import Points, prepare, sample_points
 from framework_torch.prompt_scores import score_prompts
 from framework_torch.sampling import Sampled, sample
@@ -38,12 +38,13 @@ class StepComputer:
         pooler: Pooler | None,
         device: str,
         embeds: PromptEmbeds,
+        forward: Forward,
         drafting: Drafting | None = None,
         adapters: AdapterBank | None = None,
     ) -> None:
         self.model, self.batch, self.cache, self.pooler = model, batch, cache, pooler
         self.embeds, self.drafting, self.adapters = embeds, drafting, adapters
-        self.sampler, self.device = sampler, device
+        self.sampler, self.device, self.forward = sampler, device, forward
 
     @torch.inference_mode()
     def run(self, plan: StepPlan, late: LateInputs) -> StepResult:
@@ -54,14 +55,14 @@ class StepComputer:
         inputs, errors = prepare(plan, self.batch)
         if not len(inputs.rows):
             return _result(plan, Sampled.nothing(), (), errors, {})
-        context = step_context(inputs, self.cache, self.batch, self.device)
+        self.forward.prepare(inputs)
         if self.adapters is not None:
             self.adapters.begin(inputs)
-        ids, positions = self._tensor(inputs.tokens), self._tensor(inputs.positions)
+        ids = self._tensor(inputs.tokens)
         prepared = time.perf_counter()
         embedded = self.model.embed(ids)
         self.embeds.put(embedded, inputs)
-        hidden, taps = self._forward(embedded, positions, context)
+        hidden, taps = self.forward.run(inputs, embedded)
         forwarded = time.perf_counter()
         parts, failed = score_prompts(inputs, self.batch, self.sampler, self.model, hidden)
         vectors: dict[int, F32] = {}
@@ -87,16 +88,6 @@ class StepComputer:
             drafts = self.drafting.propose(plan, inputs, sampled, hidden, taps, ended - prepared)
             timings["propose"] = time.perf_counter() - ended
         return _result(plan, sampled, parts, {**errors, **failed}, timings, vectors, drafts)
-
-    def _forward(
-        self, hidden: torch.Tensor, positions: torch.Tensor, context: StepContext
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        """Hidden states after the last layer, and after those that the proposer wants."""
-        wanted = () if self.drafting is None else self.drafting.taps
-        if not wanted:
-            return self.model.forward(hidden, positions, context), ()
-        hidden, taps = self.model.forward(hidden, positions, context, taps=wanted)
-        return hidden, tuple(taps[layer] for layer in wanted)
 
     def _logits(self, hidden: torch.Tensor, points: Points) -> torch.Tensor:
         """Of the points only: float32 [N, V]."""

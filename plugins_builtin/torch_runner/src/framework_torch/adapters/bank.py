@@ -73,6 +73,10 @@ class AdapterBank:
         self._held.clear()
         self._regroup(np.zeros(0, np.int64))
 
+    def active(self, inputs: StepInputs) -> bool:
+        """Whether any of these rows has an adapter."""
+        return bool(self._held) and bool((self._ids[inputs.slots] != NONE).any())
+
     def begin(self, inputs: StepInputs) -> None:
         """What the linear maps do from now on is for these rows."""
         ids = self._ids[inputs.slots[inputs.token_rows]] if self._held else self._ids[:0]

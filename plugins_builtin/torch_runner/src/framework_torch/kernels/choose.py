@@ -62,12 +62,14 @@ def choose_kernels(
     ranking: Sequence[str],
     adapters: AdapterLinears | None = None,
     done: Collection[str] = (),
+    graph_mode: str = "none",
 ) -> tuple[str, ...]:
     """Choose, prepare and hand over, one use after the other; returns start-up lines.
 
     adapters: what computes them, as they change parts of what stands for others; where that does
     not suit the kernel of the whole, the parts are computed each by one.  done: uses that are
     computed otherwise already.
+    graph_mode: "none", or what their calls may become part of.
 
     Raises ConfigError for a choice of the operator that concerns no use in this model, and
     SelectionError where a chosen kernel, or every kernel, cannot serve.
@@ -91,6 +93,7 @@ def choose_kernels(
                 free=site.op in context.kernels,
                 quantization=context.quantization if _quantizable(site) else None,
                 lossless=not may_round(context),
+                graph_mode=graph_mode,
             )
             asked[key] = query, _candidates(context, site, query, ranking, tally)
         query, rows = asked[key]
@@ -196,6 +199,7 @@ def _query(
     free: bool,
     quantization: str | None,
     lossless: bool,
+    graph_mode: str,
 ) -> KernelQuery:
     """free: the operator has named a kernel, which may do what none would do unasked.  lossless:
     weights are to be as exact as the element type: it was named, or the level is below the one
@@ -213,6 +217,7 @@ def _query(
         keep_once=site.shared and not free,
         quantization=quantization,
         lossless=lossless and not free and quantization is None,
+        graph_mode=graph_mode,
     )
 
 
