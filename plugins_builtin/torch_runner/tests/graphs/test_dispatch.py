@@ -33,6 +33,11 @@ def test_the_largest_uniform_step_has_a_graph_though_it_is_no_usual_size():
     assert served(dispatcher("full_and_piecewise"), 6, 6, 1) == (Mode.FULL, 6, 6, 1)
 
 
+def test_a_batch_smaller_than_all_sizes_has_a_graph():
+    found = Dispatcher(MODES["full_decode_only"], (8,), (1,), 16, 4)
+    assert served(found, 3, 3, 1) == (Mode.FULL, 4, 4, 1)
+
+
 def test_drafts_make_uniform_steps_of_their_own():
     found = dispatcher("full_decode_only", uniform=(1, 4))
     assert served(found, 12, 3, 4) == (Mode.FULL, 16, 4, 4)

@@ -120,6 +120,15 @@ def test_what_cannot_be_had_is_refused(run):
         run("piecewise", enforce_eager=True)
     with pytest.raises(ConfigError, match="attention that can be part of a graph"):
         run("full", "decode")
+    with pytest.raises(ConfigError, match="as long as the shortest graph") as caught:
+        run("full", sizes=(32, 64))
+    assert "16" in caught.value.expected
+
+
+def test_sizes_beyond_a_step_are_left_out(run):
+    driver, _ = run("full_and_piecewise", sizes=(8, 1024))
+    assert forward_of(driver).replayed[Mode.FULL]
+    assert "of up to 8 tokens; sizes: 1" in " ".join(driver.runner._info.notes)
 
 
 def test_windows_that_differ_are_groups_with_tables_of_their_own(run):

@@ -54,7 +54,7 @@ class Dispatcher:
         self._max_requests = max_requests
         self._tokens = [size for size in sizes if size <= max_tokens]
         self._requests = [size for size in sizes if size <= max_requests]
-        if self._requests and self._requests[-1] < min(max_requests, sizes[-1]):
+        if max_requests not in self._requests and max_requests <= max(sizes, default=0):
             self._requests.append(max_requests)
         self._keys = frozenset(self.graphs())
 

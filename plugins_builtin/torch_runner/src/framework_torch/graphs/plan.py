@@ -9,6 +9,7 @@ from framework.contracts.graphs import SUPPORT, GraphDevice
 from framework.contracts.kv_cache_spec import KVCacheSpec
 from framework.contracts.model_runner import RunnerContext
 from framework.contracts.platform import Platform
+from framework.errors import ConfigError
 from framework.plugins.blame import blaming, unfit
 from framework_torch.choosing_attention import AttentionChoice
 from framework_torch.graphs.dispatch import Dispatcher, usual_sizes
@@ -63,12 +64,12 @@ class GraphWish:
             return GraphPlan(None, "none", "none", (), (), ())
         support = least(_support(choice) for choice in attention.values())
         mode, why = agreed(self.mode, support, named=self.named)
-        sizes = options.capture_sizes or usual_sizes(context.max_step_tokens)
+        sizes = _sizes(options.capture_sizes, context.max_step_tokens)
         queries = {1}
         if context.max_drafts and SUPPORT.index(support) >= SUPPORT.index("uniform"):
             queries.add(1 + context.max_drafts)
         full = Mode.FULL in MODES[mode].all
-        line = f"graphs: {mode}, of up to {max(sizes)} tokens, in {len(sizes)} sizes"
+        line = f"graphs: {mode}, of up to {max(sizes)} tokens; sizes: {len(sizes)}"
         if full and len(queries) > 1:
             line += f", also of {1 + context.max_drafts} tokens a row"
         notes = [line + (f"; not full_and_piecewise: {why}" if why else "")]
@@ -89,6 +90,21 @@ def wish(context: RunnerContext, platform: Platform, options: TorchOptions) -> G
         able=device is not None,
     )
     return GraphWish(device, mode, options.graph_mode not in ("auto", "none"))
+
+
+def _sizes(named: tuple[int, ...] | None, most: int) -> tuple[int, ...]:
+    """Those that a step may have.  Raises ConfigError where the operator named none of these."""
+    if named is None:
+        return usual_sizes(most)
+    sizes = tuple(size for size in named if size <= most)
+    if not sizes:
+        raise ConfigError(
+            "no step is as long as the shortest graph",
+            expected=f"a size of capture_sizes up to max_num_batched_tokens, {most}",
+            found=f"{min(named)} and more",
+            mend="name smaller ones, or leave out model_runner.torch.capture_sizes",
+        )
+    return sizes
 
 
 def _support(choice: AttentionChoice) -> str:
