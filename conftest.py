@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 from framework.testing.conformance import Suite
+from framework.testing.conformance.forks import ForkServer
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A slow machine is no fault, and in `make test` the examples are the same ones each time;
@@ -34,6 +35,14 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     # Tests are about promises: they hold on a slow and busy machine, too.
     Suite.slowness = 20.0
+    if hasattr(os, "pidfd_open"):
+        Suite.forks = ForkServer()
+
+
+def pytest_unconfigure() -> None:
+    """End what tests shared."""
+    if Suite.forks is not None:
+        Suite.forks.close()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -47,7 +47,7 @@ def core_first_party() -> tuple[frozenset[str], tuple[Problem, ...]]:
             mend="pip install framework, or `pip install -e .` in a checkout",
         )
         return frozenset({CORE}), (problem,)
-    return first_party(requires or ()) | {CORE}, ()
+    return first_party(tuple(requires or ())) | {CORE}, ()
 
 
 def split_value(value: str) -> tuple[str, str] | None:

@@ -198,6 +198,10 @@ def parse(path: str, data: bytes, kinds: Sequence[Kind] = KINDS) -> Manifest:
     return Manifest(path=path, plugins=plugins)
 
 
+# A process makes several registries, and many in tests; the same bytes mean the same.
+_parsed = functools.lru_cache(maxsize=256)(parse)
+
+
 def _check_keys(path: str, where: str, table: Mapping[str, Any], known: Sequence[str]) -> None:
     for key in table:
         if key not in known:
@@ -268,7 +272,7 @@ class ManifestReader:
     """Reads each manifest at most once; a broken file is reported for each of its plugins."""
 
     def __init__(self, kinds: Sequence[Kind] = KINDS) -> None:
-        self._kinds = kinds
+        self._kinds = tuple(kinds)
         self._known: dict[str, Manifest | PluginError | None] = {}
 
     def facts(self, kind: str, name: str, value: str) -> Facts | None:
@@ -287,6 +291,6 @@ class ManifestReader:
     def _read(self, top: str) -> Manifest | PluginError | None:
         try:
             found = locate(top)
-            return parse(*found, self._kinds) if found else None
+            return _parsed(*found, self._kinds) if found else None
         except PluginError as error:
             return error

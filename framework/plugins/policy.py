@@ -6,6 +6,7 @@ not a sandbox: a plugin that is admitted runs with all rights of the process.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -231,7 +232,8 @@ def unmatched(
     return [p for p in patterns if not any(p.matches(*row) for row in rows)]
 
 
-def first_party(requires: Iterable[str]) -> frozenset[str]:
+@functools.lru_cache(maxsize=8)  # asked again for each registry of a process
+def first_party(requires: tuple[str, ...]) -> frozenset[str]:
     """Distributions of the `first-party` extra in the core's Requires-Dist lines."""
     from packaging.requirements import Requirement
 

@@ -206,7 +206,7 @@ def test_an_import_that_hangs_is_told(install, monkeypatch, tmp_path):
 def test_an_import_that_outlasts_its_clause_is_tried_once(install, monkeypatch):
     tries = []
 
-    def probe(value, budget):
+    def probe(value, **more):
         tries.append(value)
         signal.raise_signal(signal.SIGALRM)  # as the clock would ring
 

@@ -27,7 +27,16 @@ RESERVED = [kind for kind in KINDS if kind.contract is None]
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib")
 POLICY = find_kind("scheduling_policy")
 # As for the tests of this repository: they hold on a slow and busy machine, too.
-PATIENT = "from framework.testing.conformance import Suite\n\nSuite.slowness = 20.0\n"
+PATIENT = """from framework.testing.conformance import Suite
+from framework.testing.conformance.forks import ForkServer
+
+Suite.slowness = 20.0
+Suite.forks = ForkServer()
+
+
+def pytest_unconfigure():
+    Suite.forks.close()
+"""
 
 
 def names_of(kind):

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+import os
+
 import pytest
 
+from framework.testing.conformance.forks import ForkServer
 from framework.testing.conformance.probe import probe_import
 from framework.testing.conformance.stopwatch import Stopwatch, delayed
+
+WAYS = ["interpreter", "fork"] if hasattr(os, "pidfd_open") else ["interpreter"]
+
+
+@pytest.fixture(scope="module")
+def server():
+    made = ForkServer()
+    yield made
+    made.close()
+
+
+@pytest.fixture(params=WAYS)
+def tried(request, server):
+    """`probe_import` in a new interpreter, and in a fork: both tell the same."""
+    forks = server if request.param == "fork" else None
+    return functools.partial(probe_import, forks=forks)
+
 
 CHANGES = {
     "sys.path": "import sys; sys.path.insert(0, '/nowhere')",
@@ -41,14 +62,14 @@ HARMLESS = (
 )
 
 
-def test_whatever_an_import_changes_in_the_process_is_told(tmp_path, monkeypatch):
+def test_whatever_an_import_changes_in_the_process_is_told(tried, tmp_path, monkeypatch):
     (tmp_path / "changes_all.py").write_text("\n".join(CHANGES.values()) + "\nP = 1\n")
     (tmp_path / "changes_none.py").write_text(HARMLESS + "P = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = probe_import("changes_all:P")
+    found = tried("changes_all:P")
     assert set(found.changes) == set(CHANGES)
     assert found.patches == ()
-    harmless = probe_import("changes_none:P")
+    harmless = tried("changes_none:P")
     assert (harmless.changes, harmless.patches) == ((), ())
 
 
@@ -66,10 +87,10 @@ PATCHES = {
 }
 
 
-def test_whatever_an_import_replaces_is_told(tmp_path, monkeypatch):
+def test_whatever_an_import_replaces_is_told(tried, tmp_path, monkeypatch):
     (tmp_path / "patches_all.py").write_text("\n".join(PATCHES.values()) + "\nP = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = probe_import("patches_all:P")
+    found = tried("patches_all:P")
     assert set(found.patches) == set(PATCHES)
     assert found.changes == ()
 
@@ -81,25 +102,71 @@ def test_whatever_an_import_replaces_is_told(tmp_path, monkeypatch):
         ("import pathlib; pathlib.Path.write_text = lambda *a, **k: 0", "exit code"),
         (
             "import framework.testing.conformance.probe_child as c, sys\n"
-            "sys.modules['__main__'].dumps = lambda found: '{}'",
+            "sys.modules['__main__'].dumps = c.dumps = lambda found: '{}'",
             "keeps from telling",
         ),
     ],
 )
-def test_an_import_cannot_keep_silent_about_itself(tmp_path, monkeypatch, patch, error):
+def test_an_import_cannot_keep_silent_about_itself(tried, tmp_path, monkeypatch, patch, error):
     (tmp_path / "silent.py").write_text(f"{patch}\nimport gc\ngc.disable()\nP = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    found = probe_import("silent:P")
+    found = tried("silent:P")
     assert found.changes == (() if error else ("the garbage collector",))
     assert error in found.error
 
 
-def test_an_error_without_a_text_is_told(tmp_path, monkeypatch):
+def test_an_error_without_a_text_is_told(tried, tmp_path, monkeypatch):
     (tmp_path / "textless.py").write_text(
         "class Odd(Exception):\n    def __str__(self): raise RuntimeError\nraise Odd\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert probe_import("textless:P").error == "Odd, whose text fails (RuntimeError)"
+    assert tried("textless:P").error == "Odd, whose text fails (RuntimeError)"
+
+
+ENDS = {
+    "os._exit": ("import os; os._exit(7)", "exit code 7"),
+    "abort": ("import os, sys; print('x', file=sys.stderr, flush=True); os.abort()", "SIGABRT; it"),
+    "kill of its group": ("import os, signal; os.killpg(0, signal.SIGTERM)", "SIGTERM"),
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+def test_how_an_import_ends_its_process_is_told(tried, tmp_path, monkeypatch, way):
+    code, told = ENDS[way]
+    (tmp_path / "ends.py").write_text(code)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = tried("ends:P")
+    assert found.ended
+    assert told in found.error
+
+
+def test_what_an_import_leaves_ends_with_it(tried, tmp_path, monkeypatch):
+    """It holds one side of a pipe, whose reader sees the end."""
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "stays.py").write_text(
+        "import os, subprocess, sys\n"
+        f"pipe = os.open({str(tmp_path / 'pipe')!r}, os.O_WRONLY)\n"
+        "os.write(pipe, b'held')\n"
+        "command = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "subprocess.Popen(command, pass_fds=(pipe,))\n"
+        "os._exit(0)\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert tried("stays:P").ended
+    os.set_blocking(reader, True)
+    with open(reader, "rb") as pipe:
+        assert pipe.read() == b"held"
+
+
+@pytest.mark.skipif("fork" not in WAYS, reason="only Linux can wait for a process by its handle")
+def test_a_server_that_was_ended_is_told_and_replaced(server, tmp_path, monkeypatch):
+    (tmp_path / "ends_all.py").write_text("import os; os.kill(os.getppid(), 9)")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = probe_import("ends_all:P", forks=server)
+    assert found.error == "the import ended the process that had started it"
+    assert found.ended
+    assert not probe_import("json:loads", forks=server).error
 
 
 def test_time_in_which_others_had_the_processor_does_not_count():

@@ -30,9 +30,11 @@ PLUGINS = [plugin for example in EXAMPLES for plugin in plugins(example)]
 
 CHECKS = """
 import json
-from framework.testing.conformance import Status, check
+from framework.testing.conformance import Status, Suite, check
+from framework.testing.conformance.forks import ForkServer
 from tests.examples.named import NamedSuite
 
+Suite.forks = ForkServer()
 for plugin in {plugins!r}:
     suite = NamedSuite if plugin.startswith("model_source:named") else None
     report = check(plugin, suite=suite, slowness=20.0)

@@ -149,11 +149,11 @@ def test_unmatched_entries_are_found():
 
 def test_first_party_is_the_extra_of_that_name():
     """Requires-Dist lines of other extras and of none do not count."""
-    lines = [
+    lines = (
         "numpy>=2",
         'pluggy; python_version >= "3"',
         'Framework_Plugin.Torch; extra == "first-party"',
         'other; extra == "runtime"',
         'framework-plugin-cpu ; python_version >= "3" and extra == "first-party"',
-    ]
+    )
     assert first_party(lines) == {"framework-plugin-torch", "framework-plugin-cpu"}

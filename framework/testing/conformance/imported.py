@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from framework.testing.conformance.bounds import Hanging
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
+from framework.testing.conformance.forks import ForkServer
 from framework.testing.conformance.outcomes import Unanswered
 from framework.testing.conformance.probe import IMPORT_BUDGET, Probe, probe_import
 from framework.testing.conformance.timing import Timing
@@ -23,19 +24,28 @@ class ImportClauses(Timing):
 
     target: Target
     load_budget: ClassVar[float]
+    forks: ClassVar[ForkServer | None]
 
     def probe(self) -> Probe:
         """What the import of the plugin does, in a process of its own; asked once."""
         if self.target.probe is None:
             try:
-                self.target.probe = self._probe()
+                self.target.probe = self.trial()
             except Hanging as error:  # the clause that asks fails; the others need not wait
                 self.target.probe = Probe(error=str(error), timed_out=True)
                 raise
         return self.target.probe
 
-    def _probe(self) -> Probe:
-        return probe_import(self.target.record.value, budget=IMPORT_BUDGET * self.slowness)
+    def trial(self, exercise: Callable[[Any], None] | None = None) -> Probe:
+        """What the import does, in a process of its own; exercise: see `probe_import`, a function
+        of a module."""
+        return probe_import(
+            self.target.record.value,
+            budget=IMPORT_BUDGET * self.slowness,
+            exercise=exercise and f"{exercise.__module__}:{exercise.__name__}",
+            options=dict(self.target.options),
+            forks=self.forks,
+        )
 
     def _expect_none(self, found: Sequence[str], message: str, expected: str | None = None) -> None:
         """Raise Violation for what the import did, Unanswered where it did not come to its end."""
@@ -53,7 +63,7 @@ class ImportClauses(Timing):
             raise Unanswered(NO_END)
         first = [self.probe().seconds]
         seconds = self.quickest(
-            lambda: first.pop() if first else self._probe().seconds, self.load_budget
+            lambda: first.pop() if first else self.trial().seconds, self.load_budget
         )
         self.expect_quick(seconds, self.load_budget, "the import is slow")
 

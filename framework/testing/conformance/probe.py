@@ -7,15 +7,15 @@ connections and patch what others rely on.  None of this may happen to the proce
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from framework.plugins.tied import ending, ends, tied
 from framework.plugins.watch import HEAVY as HEAVY
+from framework.testing.conformance.forks import ForkServer
 
 IMPORT_BUDGET = 20.0
 """Seconds after which an import counts as hanging."""
@@ -52,13 +52,13 @@ def probe_import(
     value: str,
     *,
     budget: float = IMPORT_BUDGET,
-    path: Sequence[str] | None = None,
     exercise: str | None = None,
     options: Mapping[str, Any] | None = None,
+    forks: ForkServer | None = None,
 ) -> Probe:
-    """Import "module:attr" in a fresh interpreter, at most `budget` seconds.
+    """Import "module:attr" in a process of its own, at most `budget` seconds.
 
-    path: its sys.path, by default that of this process.
+    forks: what makes that process; None: a new interpreter.
     exercise: "module:function"; the class is also made, with `options`, and the instance given
     to the function; then `seconds` are those of the function, and all else is of both.
     """
@@ -68,29 +68,23 @@ def probe_import(
         if exercise is not None:
             arguments += [exercise, json.dumps(dict(options or {}))]
         # Files and no pipes: whoever it starts may keep a pipe open.
-        with (
-            printed.open("wb") as out,
-            said.open("wb") as err,
-            tied(
-                f"{__package__}.probe_child",
-                *arguments,
-                path=sys.path if path is None else path,
-                stdout=out,
-                stderr=err,
-            ) as process,
-        ):
-            if not ends(process, budget):
-                return Probe(
-                    error=f"the import did not end within {budget:g} s",
-                    timed_out=True,
-                    seconds=budget,
-                )
+        with printed.open("wb") as out, said.open("wb") as err:
+            run = _run if forks is None else forks.run
+            try:
+                status = run(arguments, stdout=out, stderr=err, budget=budget)
+            except ConnectionError:
+                return Probe(error="the import ended the process that had started it", ended=True)
+        if status is None:
+            return Probe(
+                error=f"the import did not end within {budget:g} s",
+                timed_out=True,
+                seconds=budget,
+            )
         if not answer.exists():
             lines = _text(said).strip().splitlines()
             last = f"; it last wrote {lines[-1]!r:.200}" if lines else ""
             return Probe(
-                error=f"the import ended the process with {ending(process.returncode)}{last}",
-                ended=True,
+                error=f"the import ended the process with {ending(status)}{last}", ended=True
             )
         report: dict[str, Any] = json.loads(answer.read_text())
         output = _text(printed)
@@ -100,6 +94,16 @@ def probe_import(
         key: tuple(value) if isinstance(value, list) else value for key, value in report.items()
     }
     return Probe(**found_out, printed=output)
+
+
+def _run(
+    arguments: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes], budget: float
+) -> int | None:
+    """As `ForkServer.run`, in a new interpreter."""
+    program = tied(f"{__package__}.probe_child", *arguments, stdout=stdout, stderr=stderr)
+    with program as process:
+        ended = ends(process, budget)
+    return process.returncode if ended else None
 
 
 def _text(file: Path) -> str:

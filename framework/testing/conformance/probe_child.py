@@ -61,7 +61,7 @@ def _at_exit(top: str) -> list[str]:
     return found
 
 
-def _core_modules() -> None:
+def core_modules() -> None:
     """Import the contracts and the plugin system, so that a change to them is a change."""
     for package in ("framework.contracts", "framework.plugins"):
         home = importlib.import_module(package)
@@ -119,7 +119,7 @@ def main(value: str, answer: str, exercise: str = "", options: str = "{}") -> No
     """Import `value`, exercise an instance if so asked, and write the findings to the file
     `answer`."""
     hold_on()
-    _core_modules()
+    core_modules()
     from framework.testing.conformance.probe import HEAVY
 
     rows = _rows()

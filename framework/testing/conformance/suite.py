@@ -19,6 +19,7 @@ from framework.contracts.base import Contract
 from framework.testing.conformance import common
 from framework.testing.conformance.cases import Case
 from framework.testing.conformance.clauses import Clause, clauses_of
+from framework.testing.conformance.forks import ForkServer
 from framework.testing.conformance.outcomes import Status
 from framework.testing.conformance.target import Target, target_of
 
@@ -37,6 +38,7 @@ class Suite(common.CommonClauses):
         load_budget: seconds that the import may take; time in which other programs have the
             processor does not count, on Linux.
         construction_budget: seconds that the constructor may take.
+        forks: what makes the processes in which imports are tried; None: each a new interpreter.
 
     A suite of a kind sets `kind`, the `capabilities` that its clauses come in pairs for,
     `declared()`, and in `ordinary` the names of those of its checks that make an ordinary use.
@@ -50,6 +52,7 @@ class Suite(common.CommonClauses):
     seed: ClassVar[int] = 0
     load_budget: ClassVar[float] = 2.0
     construction_budget: ClassVar[float] = 0.5
+    forks: ClassVar[ForkServer | None] = None
 
     _run: ClassVar[Run | None] = None
 

@@ -12,7 +12,6 @@ from framework.contracts.kv_cache_spec import DTYPE_BYTES, KVCacheSpec
 from framework.errors import UnsupportedError
 from framework.testing.conformance.cases import expect, expect_raises
 from framework.testing.conformance.clauses import Layer, clause
-from framework.testing.conformance.probe import probe_import
 from framework.testing.conformance.suites.attention_base import AttentionClauses
 from framework.testing.conformance.suites.attention_reference import Features
 from framework.testing.conformance.suites.queries import but, check_newer, check_rejected
@@ -67,10 +66,7 @@ class AnswerClauses(AttentionClauses):
         of=("answer",),
     )
     def answering_is_light(self) -> None:
-        place = f"{__name__}:{answer_some.__name__}"
-        seen = probe_import(
-            self.target.record.value, exercise=place, options=dict(self.target.options)
-        )
+        seen = self.trial(answer_some)
         expect(not seen.error, f"answering fails: {seen.error}")
         expect(
             not seen.heavy,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -21,6 +21,7 @@ from framework.testing.conformance.suites.attention_stage import Stage
 from framework.testing.conformance.suites.place import INSTALL, bridge_to, ready_platforms
 
 if TYPE_CHECKING:
+    from framework.testing.conformance.probe import Probe
     from framework.testing.conformance.target import Target
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -70,6 +71,8 @@ class AttentionClauses:
         def new(self) -> Any: ...
 
         def cases(self, count: int) -> Iterator[Case]: ...
+
+        def trial(self, exercise: Callable[[Any], None] | None = None) -> Probe: ...
 
     def tries(self, count: int) -> Iterator[Case]:
         """Random cases; more of them, the more effort is wanted."""

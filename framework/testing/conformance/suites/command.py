@@ -20,7 +20,6 @@ from framework.errors import FrameworkError
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
 from framework.testing.conformance.outcomes import Violation
-from framework.testing.conformance.probe import probe_import
 from framework.testing.conformance.suite import Suite
 
 PROGRAM = "framework under-test"
@@ -205,11 +204,7 @@ class CommandSuite(Suite):
     def help_is_light(self) -> None:
         if not self.target.installed:  # another process cannot find a class of this one
             return
-        found = probe_import(
-            self.target.record.value,
-            exercise=f"{__name__}:{ask_for_help.__name__}",
-            options=dict(self.target.options),
-        )
+        found = self.trial(ask_for_help)
         expect(not found.error, "--help fails in a fresh process", found=found.error)
         expect(
             not found.heavy and not found.network,

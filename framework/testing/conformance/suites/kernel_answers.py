@@ -8,7 +8,6 @@ from framework.contracts.base import Rejected
 from framework.contracts.kernel import KernelQuery
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import Layer, clause
-from framework.testing.conformance.probe import probe_import
 from framework.testing.conformance.suites.kernel_base import KernelBase
 from framework.testing.conformance.suites.queries import but, check_newer, check_rejected
 
@@ -41,11 +40,7 @@ class KernelAnswers(KernelBase):
 
     @clause("KERN-009", "answering loads no heavy library", layer=Layer.IMPORT, of=("answer",))
     def answering_is_light(self) -> None:
-        seen = probe_import(
-            self.target.record.value,
-            exercise=f"{__name__}:{answer_some.__name__}",
-            options=dict(self.target.options),
-        )
+        seen = self.trial(answer_some)
         expect(not seen.error, f"answering fails: {seen.error}")
         expect(not seen.heavy, "answering loads heavy libraries", found=", ".join(seen.heavy))
         started = seen.threads + seen.processes + seen.network

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 from framework.testing.conformance.outcomes import NoDevice
-from framework.testing.conformance.probe import IMPORT_BUDGET, Probe, probe_import
+from framework.testing.conformance.probe import Probe
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.place import bridge_to, keeping_defaults
 
@@ -44,17 +44,9 @@ class PlatformBase(Suite):
         """What detection does, in a process of its own; asked once."""
         memo = self.target.memo
         if "detection" not in memo:
-            memo["detection"] = self._watch()
+            memo["detection"] = self.trial(detect)
         found: Probe = memo["detection"]
         return found
-
-    def _watch(self) -> Probe:
-        return probe_import(
-            self.target.record.value,
-            exercise=f"{__name__}:{detect.__name__}",
-            options=dict(self.target.options),
-            budget=IMPORT_BUDGET * self.slowness,
-        )
 
     def ready(self) -> Any:
         """A new instance; NoDevice where it is not ready."""
