@@ -92,6 +92,8 @@ class Run:
         while doing or self._late or self._open(requests):
             if self._core.has_work():
                 self.step()
+            else:
+                self._take()  # what came while an act called the core
             doing = [one for one in doing if next(one, "done") != "done"]
             if not self._core.has_work() and self._late:
                 self.arrive()
@@ -111,6 +113,9 @@ class Run:
 
     def step(self) -> None:
         self._client.step()
+        self._take()
+
+    def _take(self) -> None:
         for request_id, outputs in self._got.items():
             while (output := self._client.take(request_id)) is not None:
                 outputs.append(output)
