@@ -6,6 +6,7 @@ import json
 import socket
 
 import httpx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -103,3 +104,14 @@ def test_a_body_that_is_too_large_behind_an_answer_is_thrown_away(guarded_server
     assert found.startswith(b"HTTP/1.1 401 ")
     assert found.count(b"HTTP/1.1") == 1
     assert not [line for line in guarded_server.lines if "Traceback" in line]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+def test_a_body_of_another_encoding_is_not_read(http, encoding):
+    """Its bytes weigh nothing behind a character that has a quotation mark for one of its bytes,
+    and Python's reader takes UTF-16 and UTF-32 for what they are."""
+    body = '{"prompt": ["\u2200", ' + "[], " * 100 + "[]]}"
+    headers = {"content-type": "application/json"}
+    answer = http.post("/v1/completions", content=body.encode(encoding), headers=headers)
+    assert answer.status_code == 400
+    assert "UTF-8" in answer.json()["error"]["message"]

@@ -11,7 +11,9 @@ from fastapi.routing import APIRoute
 from framework.plugins.routes import ANY, Route, check_routes
 from framework_http import faults
 from framework_http.counting import Counting, HttpCounts
+from framework_http.crowd import Crowd
 from framework_http.guards import BodyGuard, KeyGuard, Keys, Most, RequestIds
+from framework_http.places import RootPath
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -27,7 +29,6 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
         title="framework",
         docs_url=None,
         redoc_url=None,
-        root_path=options.root_path,
         responses=faults.DOCUMENTED,
     )
     faults.install(app)
@@ -42,6 +43,8 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
         app.include_router(router, prefix=mounted.prefix)
     check_routes(claimed)
     # The last one added is the first to see a request.
+    if options.max_concurrent is not None:
+        app.add_middleware(Crowd, most=options.max_concurrent, is_public=public.__contains__)
     app.add_middleware(KeyGuard, keys=Keys(options.api_keys), is_public=public.__contains__)
     app.add_middleware(BodyGuard, most=Most(options.max_body_bytes, options.max_body_values))
     if options.cors_origins:
@@ -57,6 +60,7 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     app.add_middleware(RequestIds)
     app.state.http_counts = HttpCounts()
     app.add_middleware(Counting, counts=app.state.http_counts)
+    app.add_middleware(RootPath, root_path=options.root_path)
     return app
 
 

@@ -16,6 +16,7 @@ from fastapi.responses import JSONResponse
 
 from framework.errors import ConfigError
 from framework_http.faults import is_json, refusal
+from framework_http.places import route_path
 from framework_http.weight import BRANCH, ESCAPES, Weight
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ class KeyGuard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI."""
-        if scope["type"] != "http" or not self._keys.any or self._is_public(scope["path"]):
+        if scope["type"] != "http" or not self._keys.any or self._is_public(route_path(scope)):
             await self._app(scope, receive, send)
             return
         tenant = self._keys.tenant(_credential(scope))
@@ -122,15 +123,26 @@ LINGER_SECONDS = 10.0
 """How long the rest of a body is taken after the answer, and thrown away."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """Why a body is not read, and the status that says so."""
+
+    status: int
+    message: str
+
+
+_NOT_UTF_8 = _Fault(400, "the body is no JSON in UTF-8: it has bytes of 0, as UTF-16 and UTF-32 do")
+
+
 class _Body:
     """What comes of a request.  size: bytes so far.  whole: nothing more comes.  fault: what is
-    too much of it, once that is known."""
+    wrong with it, or too much, once that is known."""
 
     def __init__(self, scope: Scope, receive: Receive, most: Most) -> None:
         self._receive, self._most = receive, most
         self._weight = Weight() if is_json(_header(scope, "content-type")) else None
         self.size = 0
-        self.fault: str | None = None
+        self.fault: _Fault | None = None
         length, chunked = _header(scope, "content-length"), _header(scope, "transfer-encoding")
         # Who waits to be told to go on has sent nothing, and is not told.
         waits = bool(_header(scope, "expect"))
@@ -144,6 +156,10 @@ class _Body:
         self.size += len(data)
         if self._weight is not None and self.fault is None:
             self._weight.add(data)
+            if b"\0" in data:
+                # Whoever reads JSON takes it for UTF-16 then, whose bytes the weight says
+                # nothing of; in UTF-8 it can have none.
+                self.fault = _NOT_UTF_8
         self._judge(self.size)
         return message
 
@@ -155,12 +171,13 @@ class _Body:
     def _judge(self, size: int) -> None:
         most = self._most
         if size > most.bytes:
-            self.fault = f"the body is larger than {most.bytes} bytes"
+            self.fault = _Fault(413, f"the body is larger than {most.bytes} bytes")
         elif self._weight is not None and self._weight.total > most.values:
-            self.fault = (
+            self.fault = _Fault(
+                413,
                 f"the body has more than {most.values} values, of which each list, each object "
                 f"and each field counts as {BRANCH}, and {ESCAPES} escaped characters as one; send "
-                "several requests"
+                "several requests",
             )
 
     async def drain(self) -> None:
@@ -180,7 +197,8 @@ class Most:
 
 
 class BodyGuard:
-    """Answers 413 for a body over a limit, whatever its headers say, before it is read.
+    """Answers 413 for a body over a limit, whatever its headers say, before it is read; 400 for
+    one that calls itself JSON and is not in UTF-8.
 
     Where an answer, of whomever, comes before the body was read, the rest is taken all the same:
     a connection that is closed on unread data is reset, and its client never sees the answer.
@@ -200,7 +218,7 @@ class BodyGuard:
         async def bounded() -> Message:
             message = await body.receive()
             if body.fault is not None:
-                raise ValueError(body.fault)
+                raise ValueError(body.fault.message)
             return message
 
         async def draining(message: Message) -> None:
@@ -220,8 +238,9 @@ class BodyGuard:
         if body.fault is None:
             await self._app(scope, bounded, unless_refused)
         if body.fault is not None:
-            told = refusal(body.fault, "invalid_request_error", 413)
-            answer = JSONResponse(told, 413, {"connection": "close"})
+            fault = body.fault
+            told = refusal(fault.message, "invalid_request_error", fault.status)
+            answer = JSONResponse(told, fault.status, {"connection": "close"})
             await answer(scope, receive, draining)
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from framework.contracts.front_end import FrontEnd, Mounted
-from framework.errors import ConfigError
+from framework_http.listening import cannot_listen, check_address
 from framework_http.options import HostOptions
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class HttpHost(FrontEnd):
         options = cast("HostOptions", self.options)
         app = build_app(service, endpoints, options)
         server = QuietServer(self._config(app, options))
+        await check_address(server.config, options)
         waiter = asyncio.create_task(stop.wait())
         serving = asyncio.create_task(_run(server, options))
         serving.add_done_callback(lambda _: stop.set())
@@ -74,7 +75,6 @@ class HttpHost(FrontEnd):
             uds=str(options.uds) if options.uds else None,
             ssl_certfile=options.ssl_certfile,
             ssl_keyfile=options.ssl_keyfile,
-            limit_concurrency=options.max_concurrent,
             access_log=options.access_log,
             log_config=None,
             # The only parser that bounds the size of headers.
@@ -87,13 +87,12 @@ class HttpHost(FrontEnd):
 async def _run(server: uvicorn.Server, options: HostOptions) -> None:
     try:
         await server.serve()
-    except SystemExit as error:  # uvicorn's way of saying that the address is taken
-        raise ConfigError(
-            "the HTTP server cannot listen",
-            expected="an address that is free",
-            found=options.uds or f"{options.host}:{options.port}",
-            mend="choose another port with --port, or end who listens there",
-        ) from error
+    except SystemExit as error:  # uvicorn's way of saying that it cannot; it has logged why
+        raise cannot_listen(options) from error
+    except OSError as error:  # of a unix socket, of which it says nothing
+        if server.started:
+            raise
+        raise cannot_listen(options, error) from error
 
 
 def _drop(server: uvicorn.Server) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
 
 class HostOptions(BaseModel):
@@ -43,12 +44,27 @@ class HostOptions(BaseModel):
         "ended, and with it its request.",
     )
     max_concurrent: int | None = Field(
-        default=None, ge=1, description="Most requests at one time; more get 503."
+        default=None,
+        ge=1,
+        description="Most requests at one time; more get 503, but for those that need no key.",
     )
     ssl_certfile: Path | None = Field(default=None, description="Certificate; turns TLS on.")
-    ssl_keyfile: Path | None = Field(default=None, description="Key of the certificate.")
+    ssl_keyfile: Path | None = Field(
+        default=None, description="Key of the certificate, where that file does not hold it."
+    )
     cors_origins: tuple[str, ...] = Field(
         default=(), description="Origins of web pages that may call the server."
     )
-    root_path: str = Field(default="", description="Where a proxy mounts the server.")
+    root_path: str = Field(
+        default="",
+        pattern="^(/.*[^/])?$",
+        description="Where a proxy mounts the server, such as /llm, whether it cuts that off or "
+        "not.",
+    )
     access_log: bool = Field(default=False, description="A log line for each request.")
+
+    @model_validator(mode="after")
+    def _key_of_a_certificate(self) -> Self:
+        if self.ssl_keyfile is not None and self.ssl_certfile is None:
+            raise ValueError("ssl_keyfile needs ssl_certfile, the certificate that it belongs to")
+        return self

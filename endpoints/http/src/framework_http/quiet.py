@@ -22,6 +22,15 @@ class QuietServer(uvicorn.Server):
         """Leave the handlers as they are."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """As uvicorn's, but the application hears of its end also where the server cannot listen
+        on a unix socket: it would be cancelled while it waits for that."""
+        try:
+            await super().startup(sockets)
+        except OSError:
+            await self.lifespan.shutdown()
+            raise
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """As uvicorn's, but the application hears of a forced end too: it would be cancelled
         while it waits for its end, and log that as a fault."""
