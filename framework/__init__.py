@@ -60,7 +60,8 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version
 
-        return version("framework")
+        found = globals()[name] = version("framework")
+        return found
     if name not in __all__:
         raise AttributeError(f"module 'framework' has no attribute {name!r}")
     if name.endswith("Error"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import aclosing
+from contextlib import ExitStack, aclosing
 from typing import ClassVar
 
 import fastapi
@@ -13,11 +13,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Stre
 from pydantic import BaseModel
 
 from framework.contracts.endpoint import Endpoint
+from framework.engine.async_engine import AsyncEngine
 from framework.errors import FrameworkError
 from framework.plugins.policy import Policy
 from framework.plugins.registry import PluginRegistry
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.endpoint import EndpointSuite
+from framework.testing.conformance.suites.served import small_engine
 from framework_http import sse
 from framework_http.leaving import unless_gone
 from tests.conformance.fake_time import spend
@@ -338,6 +340,7 @@ class Markup(Plain):
         return found if fields.stream else HTMLResponse(f"<p>{found['text']}</p>")
 
 
+CHANGING = ["endpoint:administration@framework-plugin-http"]
 OURS = [r.key for r in PluginRegistry(policy=Policy()).records("endpoint") if r.first_party]
 
 
@@ -407,7 +410,35 @@ def test_a_sound_endpoint_conforms():
     assert not report.failures, report.text()
 
 
-@pytest.mark.parametrize("plugin", OURS)
-def test_our_endpoints_conform(plugin):
+class OnOneEngine(EndpointSuite):
+    """Whatever is asked finds the engine as it was left by all that was asked before."""
+
+    runner: ClassVar[asyncio.Runner]
+    engine: ClassVar[AsyncEngine]
+
+    def on_engine(self, work):
+        async def run():
+            await work(self.engine)
+
+        self.runner.run(run())
+
+
+@pytest.fixture(scope="module")
+def on_one_engine():
+    with asyncio.Runner() as runner, ExitStack() as left:
+        one = small_engine()
+        OnOneEngine.runner, OnOneEngine.engine = runner, runner.run(one.__aenter__())
+        left.callback(lambda: runner.run(one.__aexit__(None, None, None)))
+        yield OnOneEngine
+
+
+@pytest.mark.parametrize("plugin", [plugin for plugin in OURS if plugin not in CHANGING])
+def test_our_endpoints_conform(plugin, on_one_engine):
+    report = check(plugin, suite=on_one_engine)
+    assert not report.failures, report.text()
+
+
+@pytest.mark.parametrize("plugin", CHANGING)
+def test_those_that_change_the_engine_conform(plugin):
     report = check(plugin)
     assert not report.failures, report.text()

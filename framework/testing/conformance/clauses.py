@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -56,9 +57,14 @@ class Clause:
 
     def required(self, release: str) -> bool:
         """Whether it is a MUST in `release`: a new clause is a SHOULD for one minor release."""
-        born, now = Version(self.since), Version(release)
-        fresh = (born.major, born.minor) == (now.major, now.minor)
-        return self.must and (not fresh or born == Version(FIRST_RELEASE))
+        return self.must and not _is_new(self.since, release)
+
+
+@functools.cache  # asked of all clauses before each of a later layer
+def _is_new(since: str, release: str) -> bool:
+    born, now = Version(since), Version(release)
+    fresh = (born.major, born.minor) == (now.major, now.minor)
+    return fresh and born != Version(FIRST_RELEASE)
 
 
 Check = Callable[[Any], None]

@@ -34,6 +34,7 @@ OF_LIBRARIES = ("TORCHINDUCTOR_", "TRITON_")
 """How variables begin that torch sets for parts of itself, when it first needs them."""
 ROOT = logging.getLogger()
 CORE = logging.getLogger("framework")
+_SIGNALS = tuple(sorted(signal.valid_signals()))
 _OF_DECIMALS = ("prec", "rounding", "Emin", "Emax", "capitals", "clamp")
 
 
@@ -155,7 +156,7 @@ SHARED: dict[str, Shared] = {
         tempfile.gettempdir, lambda value: setattr(tempfile, "tempdir", value)
     ),
     "a signal handler": Shared(
-        lambda: {number: signal.getsignal(number) for number in signal.valid_signals()},
+        lambda: {number: signal.getsignal(number) for number in _SIGNALS},
         _set_handlers,
     ),
     # Of the interpreter.  sys.path is not put back: what is imported meanwhile may need it.

@@ -4,6 +4,7 @@ wrongly."""
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from framework.contracts.endpoint import Endpoint
 from framework.testing.conformance.cases import Case, expect
@@ -18,7 +19,10 @@ from framework.testing.conformance.suites.described import (
 from framework.testing.conformance.suites.endpoint_answers import AnswerClauses
 from framework.testing.conformance.suites.endpoint_base import Site, answered, unchanged
 from framework.testing.conformance.suites.endpoint_engine import ROUTES, EngineClauses
-from framework.testing.conformance.suites.served import Watched, small_engine
+from framework.testing.conformance.suites.served import Watched
+
+if TYPE_CHECKING:
+    from framework.engine.async_engine import AsyncEngine
 
 MEDIA = ("text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "")
 
@@ -43,8 +47,8 @@ class EndpointSuite(EngineClauses, AnswerClauses):
 
     @clause("ENDP-010", "routes asks the engine for nothing, and starts nothing", of=ROUTES)
     def routes_are_only_told(self) -> None:
-        async def run() -> None:
-            async with small_engine() as engine, unchanged():
+        async def work(engine: AsyncEngine) -> None:
+            async with unchanged():
                 service, tasks = Watched(engine), asyncio.all_tasks()
                 endpoint: Endpoint = self.new()
                 endpoint.routes(service)
@@ -53,7 +57,7 @@ class EndpointSuite(EngineClauses, AnswerClauses):
                 begun = asyncio.all_tasks() - tasks
                 expect(not begun, "tasks are begun before any request", found=begun)
 
-        asyncio.run(run())
+        self.on_engine(work)
 
     @clause("ENDP-011", "no route stands in the way of other endpoints", of=ROUTES)
     def routes_have_a_name(self) -> None:

@@ -6,6 +6,7 @@ import gc
 import json
 from typing import Any
 
+from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.held import where_text_is
@@ -104,12 +105,12 @@ class AnswerClauses(EndpointBase):
 
         async def work(site: Site) -> None:
             endpoint = self.made[-1]
-            for number in range(2):  # a place for the last one is a place for one, too
-                text = f"{SECRET} {number}"
-                for operation in site.operations:
-                    for asked in (operation.asked(_with(operation, text)),):
-                        await answered(site.app, asked)
-            gc.collect()
+            with garbage.of_its_own():
+                for number in range(2):  # a place for the last one is a place for one, too
+                    text = f"{SECRET} {number}"
+                    for operation in site.operations:
+                        await answered(site.app, operation.asked(_with(operation, text)))
+                gc.collect()
             roots = [endpoint.__dict__, site.router.routes]
             roots += [vars(cls) for cls in type(endpoint).__mro__ if cls.__module__ == _own(self)]
             kept = where_text_is(SECRET, roots, but=(site.service, site.app))

@@ -19,6 +19,8 @@ from framework.testing.conformance.suites.served import Watched, small_engine
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
+    from framework.engine.async_engine import AsyncEngine
+
 PREFIX = "/plugins/kit"
 
 
@@ -63,10 +65,14 @@ class EndpointBase(Suite):
 
     def on_site(self, work: Callable[[Site], Awaitable[None]], prefix: str = PREFIX) -> None:
         """Run `work` on a new engine and a new instance."""
+        self.on_engine(lambda engine: work(self.site(Watched(engine), prefix)))
+
+    def on_engine(self, work: Callable[[AsyncEngine], Awaitable[None]]) -> None:
+        """Run `work` on a new engine, in a loop of its own."""
 
         async def run() -> None:
             async with small_engine() as engine:
-                await work(self.site(Watched(engine), prefix))
+                await work(engine)
 
         asyncio.run(run())
 

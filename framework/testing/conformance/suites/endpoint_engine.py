@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from framework.errors import EngineDeadError, FrameworkError, InputError, OverloadedError
 from framework.testing.conformance.cases import Case, expect
@@ -19,8 +19,11 @@ from framework.testing.conformance.suites.endpoint_base import (
     longest_turn,
     quiet,
 )
-from framework.testing.conformance.suites.served import Watched, small_engine
+from framework.testing.conformance.suites.served import Watched
 from framework.testing.conformance.timing import ATTEMPTS
+
+if TYPE_CHECKING:
+    from framework.engine.async_engine import AsyncEngine
 
 ROUTES = ("routes",)
 ROUNDS = 6
@@ -182,16 +185,15 @@ class EngineClauses(EndpointBase):
 
     @clause("ENDP-023", "each instance has the service that it was given", of=ROUTES)
     def services_are_apart(self) -> None:
-        async def run() -> None:
-            async with small_engine() as engine:
-                one, other = (self.site(Watched(engine)) for _ in range(2))
-                other.service.used.clear()
-                for operation in one.operations:
-                    await answered(one.app, operation.asked())
-                used = ", ".join(other.service.used)
-                expect(not used, "it asks the service of another instance", found=used)
+        async def work(engine: AsyncEngine) -> None:
+            one, other = (self.site(Watched(engine)) for _ in range(2))
+            other.service.used.clear()
+            for operation in one.operations:
+                await answered(one.app, operation.asked())
+            used = ", ".join(other.service.used)
+            expect(not used, "it asks the service of another instance", found=used)
 
-        asyncio.run(run())
+        self.on_engine(work)
 
     @clause("ENDP-024", "who is let in without a key costs the engine nothing", of=ROUTES)
     def public_ones_do_no_work(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import fastapi
 from fastapi import Request
+from pydantic import ConfigDict
 from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
@@ -31,6 +32,8 @@ MOST_OUTPUTS = 16384
 
 class CompletionFields(Fields):
     """The body of POST /v1/completions."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"prompt": "Hello"}]})
 
     prompt: str | Items[str] | Items[int] | Items[Items[int]] | None = None
     echo: bool | None = None
