@@ -25,6 +25,7 @@ from framework_http.openai.fields import (
 )
 from framework_http.openai.models import check_model
 from framework_http.openai.reading import Reader, ends_of, folded, reader_for
+from framework_http.openai.scores import said_of_prompt
 from framework_http.openai.shapes import Envelope, Usage, best, finite, own, usage_of
 from framework_http.openai.structures import structure_of_format, structured
 from framework_http.openai.tools import Calls, calls_of, check_functions, choice_of
@@ -186,9 +187,11 @@ def _answer(
                 "message": message,
                 "logprobs": _logprobs(one, fields),
                 **reading.ending(one),
+                **_ids(one, fields),
             }
         )
-    return ask.answer(envelope(choices, usage=usage_of(found)))
+    more = said_of_prompt(found[0], fields)
+    return ask.answer(envelope(choices, usage=usage_of(found), **more))
 
 
 async def _chunks(
@@ -199,15 +202,18 @@ async def _chunks(
 ) -> AsyncGenerator[dict[str, Any], None]:
     usage = Usage()
     readers: dict[int, Reader] = {}
+    begun = False
     async with aclosing(parts):
         async for _, output, usage in parts:
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
+            said = {} if begun else said_of_prompt(output, fields)
+            begun = True
             for one in output.outputs:
                 if one.index not in readers:
                     readers[one.index] = reader()
-                    yield envelope(
-                        [_delta(one.index, {"role": "assistant", "content": ""})], **more
-                    )
+                    begins = _delta(one.index, {"role": "assistant", "content": ""})
+                    yield envelope([begins], **said, **more)
+                    said = {}
                 for choice in _deltas(one, readers[one.index], fields):
                     yield envelope([choice], **more)
     if fields.usage_at_end:
@@ -215,16 +221,17 @@ async def _chunks(
 
 
 def _deltas(one: CompletionOutput, reading: Reader, fields: ChatFields) -> Iterator[dict[str, Any]]:
-    """The last delta of an output carries its log-probabilities and, at its end, the reason."""
+    """The last delta of an output carries its log-probabilities, its ids and, at its end, the
+    reason."""
     found = _wanted(reading.read(one), fields)
-    logprobs = _logprobs(one, fields)
-    if not found and (one.finished or (logprobs and logprobs["content"])):
+    logprobs, ids = _logprobs(one, fields), _ids(one, fields)
+    if not found and (one.finished or (logprobs and logprobs["content"]) or ids.get("token_ids")):
         found = [{}]
     for number, delta in enumerate(found, 1):
         if number < len(found):
             yield _delta(one.index, delta)
         else:
-            yield _delta(one.index, delta, logprobs, **reading.ending(one))
+            yield _delta(one.index, delta, logprobs, **reading.ending(one), **ids)
 
 
 def _wanted(deltas: list[dict[str, Any]], fields: ChatFields) -> list[dict[str, Any]]:
@@ -239,6 +246,10 @@ def _delta(
 ) -> dict[str, Any]:
     end.setdefault("finish_reason", None)
     return {"index": index, "delta": delta, "logprobs": logprobs, **end}
+
+
+def _ids(one: CompletionOutput, fields: ChatFields) -> dict[str, Any]:
+    return {"token_ids": one.token_ids} if fields.return_token_ids else {}
 
 
 def _logprobs(one: CompletionOutput, fields: ChatFields) -> dict[str, Any] | None:

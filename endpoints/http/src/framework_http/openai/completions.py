@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import fastapi
@@ -14,16 +15,17 @@ from starlette.responses import Response
 from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
-from framework_http.openai import ask
+from framework_http.openai import ask, scores
 from framework_http.openai.fields import Fields, Items, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
-from framework_http.openai.shapes import Envelope, Usage, best, ending, finite, own, usage_of
+from framework_http.openai.scores import said_of_prompt
+from framework_http.openai.shapes import Envelope, Usage, ending, usage_of
 from framework_http.openai.structures import structure_of_format, structured
 
 if TYPE_CHECKING:
     from framework.contracts.sampling import SamplingParams
     from framework.contracts.service import Service
-    from framework.engine.outputs import CompletionOutput, LogprobsAt, RequestOutput
+    from framework.engine.outputs import CompletionOutput, RequestOutput
 
 MOST_PROMPTS = 2048
 MOST_OUTPUTS = 16384
@@ -101,9 +103,11 @@ class Completions(Endpoint):
             envelope = Envelope("cmpl", "text_completion", model)
             if fields.streams:
                 parts = ask.parts(service, prompts, sampling, options)
-                return await sse.stream(_chunks(parts, fields, envelope, sampling.n), request)
+                return await sse.stream(
+                    _chunks(service, parts, fields, envelope, sampling.n), request
+                )
             found = await ask.whole(service, prompts, sampling, options, request)
-            return _answer(found, fields, envelope)
+            return await _answer(service, found, fields, envelope)
 
         return router
 
@@ -131,117 +135,87 @@ def _sampling(fields: CompletionFields, service: Service) -> SamplingParams:
     return structured(sampling, form, "response_format")
 
 
-def _answer(
-    found: list[RequestOutput] | None, fields: CompletionFields, envelope: Envelope
+async def _answer(
+    service: Service,
+    found: list[RequestOutput] | None,
+    fields: CompletionFields,
+    envelope: Envelope,
 ) -> Response:
     if found is None:
         return ask.answer(None)
-    choices = [
-        _whole(len(output.outputs) * index + one.index, one, output, fields)
-        for index, output in enumerate(found)
-        for one in output.outputs
-    ]
+    choices = []
+    for index, output in enumerate(found):
+        echo = await _echo(service, output, fields)
+        for one in output.outputs:
+            writer = _Writer(len(output.outputs) * index + one.index, fields)
+            choices.append(writer.choice(one, output, echo))
     return ask.answer(envelope(choices, usage=usage_of(found)))
 
 
-def _whole(
-    index: int, one: CompletionOutput, output: RequestOutput, fields: CompletionFields
-) -> dict[str, Any]:
-    scored = output.prompt_logprobs if fields.echo else None
-    choice = _choice(index, one, output, fields, scored=scored)
-    if fields.prompt_logprobs is not None:
-        choice["prompt_logprobs"] = _prompt_logprobs(output.prompt_logprobs)
-    if fields.return_token_ids:
-        choice["prompt_token_ids"] = output.prompt_token_ids
-    return choice
+@dataclass(frozen=True, slots=True)
+class _Echo:
+    """What is given back of a prompt: its text, and what is known of its tokens."""
+
+    text: str = ""
+    entries: list[scores.Entry] = field(default_factory=list)
 
 
-def _choice(
-    index: int,
-    one: CompletionOutput,
-    output: RequestOutput,
-    fields: CompletionFields,
-    start: int = 0,
-    scored: list[LogprobsAt | None] | None = None,
-) -> dict[str, Any]:
-    """start: characters of it that were sent before.  scored: log-probabilities of the prompt,
-    where it is given back with this part."""
-    echoed = (output.prompt or "") if fields.echo and not start else ""
-    entries = [*(scored or ()), *(one.logprobs or ())]
-    choice: dict[str, Any] = {
-        "index": index,
-        "text": echoed + one.text,
-        "logprobs": None if fields.logprobs is None else _logprobs(entries, fields.logprobs, start),
-        **ending(one),
-    }
-    if fields.return_token_ids:
-        choice["token_ids"] = one.token_ids
-    return choice
+async def _echo(service: Service, output: RequestOutput, fields: CompletionFields) -> _Echo:
+    if not fields.echo:
+        return _Echo()
+    text, ids = output.prompt, output.prompt_token_ids
+    if text is None:  # the prompt was ids
+        skip = fields.skip_special_tokens is not False
+        text = await service.with_tokenizer(
+            lambda tokenizer: tokenizer.decode(ids, skip_special_tokens=skip)
+        )
+    return _Echo(text, [] if fields.logprobs is None else await scores.of_prompt(service, output))
 
 
-def _logprobs(entries: list[LogprobsAt | None], most: int | None, offset: int) -> dict[str, Any]:
-    """OpenAI's old shape: four lists over the tokens; None where nothing is known."""
-    tokens: list[str | None] = []
-    values: list[float | None] = []
-    tops: list[dict[str, float] | None] = []
-    offsets: list[int] = []
-    for entry in entries:
-        offsets.append(offset)
-        if entry is None:
-            tokens.append(None)
-            values.append(None)
-            tops.append(None)
-            continue
-        one = own(entry)
-        tokens.append(one.decoded_token)
-        values.append(finite(one.logprob))
-        tops.append({c.decoded_token: finite(c.logprob) for c in best(entry, most or 0)})
-        offset += len(one.decoded_token)
-    return {
-        "tokens": tokens,
-        "token_logprobs": values,
-        "top_logprobs": tops,
-        "text_offset": offsets,
-    }
+class _Writer:
+    """Writes the parts of one output; the first says what is known of the prompt."""
 
+    def __init__(self, index: int, fields: CompletionFields) -> None:
+        self._index, self._fields = index, fields
+        self._scores = scores.Scores(fields.logprobs or 0)
+        self._begun = False
 
-def _prompt_logprobs(entries: list[LogprobsAt | None] | None) -> list[Any]:
-    return [
-        None
-        if entry is None
-        else {
-            str(token): {
-                "logprob": finite(one.logprob),
-                "rank": one.rank,
-                "decoded_token": one.decoded_token,
-            }
-            for token, one in entry.items()
+    def choice(self, one: CompletionOutput, first: RequestOutput, echo: _Echo) -> dict[str, Any]:
+        """A part.  first: the first output of the request, which tells of the prompt."""
+        fields, begins = self._fields, not self._begun
+        self._begun = True
+        echo = echo if begins else _Echo()
+        entries: list[scores.Entry] = [*echo.entries, *(one.logprobs or ())]
+        found: dict[str, Any] = {
+            "index": self._index,
+            "text": echo.text + one.text,
+            "logprobs": None if fields.logprobs is None else self._scores.part(entries),
+            **ending(one),
         }
-        for entry in entries or ()
-    ]
+        if fields.return_token_ids:
+            found["token_ids"] = one.token_ids
+        return found | (said_of_prompt(first, fields) if begins else {})
 
 
 async def _chunks(
+    service: Service,
     parts: AsyncGenerator[tuple[int, RequestOutput, Usage], None],
     fields: CompletionFields,
     envelope: Envelope,
     n: int,
 ) -> AsyncGenerator[dict[str, Any], None]:
     usage = Usage()
-    offsets: dict[int, int] = {}
-    scored: dict[int, list[LogprobsAt | None]] = {}
+    writers: dict[int, _Writer] = {}
+    firsts: dict[int, tuple[RequestOutput, _Echo]] = {}
     async with aclosing(parts):
         async for prompt, output, usage in parts:
             more = {"usage": usage.as_dict()} if fields.usage_always else {}
-            if output.prompt_logprobs is not None:
-                scored[prompt] = output.prompt_logprobs
+            if prompt not in firsts:  # which alone tells of the prompt
+                firsts[prompt] = output, await _echo(service, output, fields)
+            first, echo = firsts[prompt]
             for one in output.outputs:
                 index = prompt * n + one.index
-                begins = fields.echo and index not in offsets
-                start = offsets.get(index, 0)
-                known = scored.get(prompt) if begins else None
-                choice = _choice(index, one, output, fields, start, known)
-                offsets[index] = start + len(choice["text"])
-                yield envelope([choice], **more)
+                writer = writers.setdefault(index, _Writer(index, fields))
+                yield envelope([writer.choice(one, first, echo)], **more)
     if fields.usage_at_end:
         yield envelope([], usage=usage.as_dict())
