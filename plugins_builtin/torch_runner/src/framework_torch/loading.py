@@ -113,12 +113,19 @@ def load(
         context, operators, facts, dtype, kernels, linears, compiled.names, wished.mode
     )
     adapters, adapter_notes = load_bank(context, model, dtype, facts.device, linears, adapters)
+    told: list[str] = []
+
+    def second(files: ModelFiles) -> Model:
+        made, lines = _second(context, files, dtype, facts, platform, options)
+        told.extend(f"draft model: {line}" for line in lines)
+        return made
+
     drafting = load_proposer(
         context,
         model,
         dtype,
         facts.device,
-        lambda files: _second(context, files, dtype, facts, platform),
+        second,
     )
 
     def layers_of(cache_dtype: str) -> Mapping[str, AttentionLayer]:
@@ -144,6 +151,7 @@ def load(
         *kernel_notes,
         *adapter_notes,
         *(() if drafting is None else drafting.notes),
+        *told,
         *graphs.notes,
         f"cache: {budget.reason}{kept_in(layers)}",
         f"loaded in {built - started:.2f} s (files {opened - started:.2f} s, "
@@ -190,14 +198,21 @@ def load(
 
 
 def _second(
-    context: RunnerContext, files: ModelFiles, dtype: str, facts: DeviceFacts, platform: Platform
-) -> Model:
-    """Another model beside the first one, made in the same way."""
-    own = replace(context, model=files, choices={}, progress=False, adapters=None, compiler=None)
+    context: RunnerContext,
+    files: ModelFiles,
+    dtype: str,
+    facts: DeviceFacts,
+    platform: Platform,
+    options: TorchOptions,
+) -> tuple[Model, tuple[str, ...]]:
+    """Another model beside the first one, made in the same way, with its start-up lines."""
+    own = replace(context, model=files, choices={}, progress=False, adapters=None)
     model, _ = build(own, open_weights(own), dtype, facts.device, platform)
+    operators = getattr(model, "operators", dict)()
+    compiled = compile_operators(own, operators, facts, dtype, options, needed=False)
     kernels = ranked(context, platform, "kernel")
-    choose_kernels(own, getattr(model, "operators", dict)(), facts, dtype, kernels)
-    return model
+    notes = choose_kernels(own, operators, facts, dtype, kernels, done=compiled.names)
+    return model, (*compiled.notes, *notes)
 
 
 def load_again(

@@ -1,15 +1,17 @@
-"""A progress bar over the tensors that a model reads."""
+"""Progress bars over the tensors that a model reads, and over what kernels make of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from framework.contracts.weight_loader import RowWeights, Weights
 
 if TYPE_CHECKING:
     import torch
+
+T = TypeVar("T")
 
 
 class WatchedWeights:
@@ -56,3 +58,19 @@ def with_progress(weights: Weights) -> Iterator[Weights]:
         task = progress.add_task("loading weights", total=sum(1 for _ in weights.names()))
         watched = WatchedRowWeights if hasattr(weights, "rows") else WatchedWeights
         yield watched(weights, lambda: progress.advance(task))
+
+
+def tracked(items: Mapping[str, T], what: str, *, shown: bool) -> Iterator[tuple[str, T]]:
+    """Those of `items`, with a bar on standard error if `shown`: of large weights the packing
+    takes longer than their reading, which may be a part of it."""
+    if not shown:
+        yield from items.items()
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=len(items))
+        for item in items.items():
+            yield item
+            progress.advance(task)

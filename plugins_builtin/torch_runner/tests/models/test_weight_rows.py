@@ -15,7 +15,7 @@ from framework.contracts.kernel import Prepared
 from framework.contracts.model_source import ModelFiles
 from framework.errors import ModelError
 from framework_torch.gguf.loader import GgufLoader
-from framework_torch.kernels.choose import sources_of
+from framework_torch.kernels.sources import sources_of
 from framework_torch.models.definition import DecoderDefinition
 from framework_torch.models.file_rows import FileRows
 from framework_torch.progress import with_progress

@@ -9,6 +9,7 @@ from framework.contracts.model import ArchitectureQuery
 from framework.contracts.platform import CacheBudget, Detection, DeviceFacts, Platform
 from framework.errors import ConfigError, ModelError, SelectionError
 from framework_torch.models.definition import DecoderDefinition
+from framework_torch.progress import tracked
 from framework_torch.runner import TorchRunner
 from framework_torch.selecting import choose_dtype, choose_platform
 
@@ -153,6 +154,23 @@ def test_dummy_weights_need_no_file(tiny, drive, helpers) -> None:
 def test_a_progress_bar_changes_nothing(tiny, context, capsys) -> None:
     info = TorchRunner().load(context(tiny("llama").files, progress=True))
     assert info.vocab_size == 96
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_goes_on_until_kernels_have_all_weights(capsys, monkeypatch) -> None:
+    """Of files that are read where they are packed, that is most of the time."""
+    from rich.progress import Progress
+
+    done = []
+    monkeypatch.setattr(Progress, "advance", lambda self, task: done.append(self.tasks[0]))
+    items = {"a": 1, "b": 2, "c": 3}
+    for count, item in enumerate(tracked(items, "preparing weights", shown=True)):
+        assert item == [*items.items()][count]
+        assert len(done) == count
+    (task,) = {id(each): each for each in done}.values()
+    assert (len(done), task.total, task.description) == (3, 3, "preparing weights")
+    assert [*tracked(items, "preparing weights", shown=False)] == [*items.items()]
+    assert len(done) == 3
     assert capsys.readouterr().out == ""
 
 

@@ -27,7 +27,7 @@ from framework.plugins.installed import hash_of
 from framework.plugins.selection import Selection, select
 from framework_torch.compiling.operators import LayerInput, LayerOutput, operation_of
 from framework_torch.compiling.store import Store, default_folder
-from framework_torch.kernels.choose import sources_of
+from framework_torch.kernels.sources import sources_of
 from framework_torch.options import TorchOptions
 
 if TYPE_CHECKING:
@@ -54,9 +54,12 @@ def compile_operators(
     facts: DeviceFacts,
     dtype: str,
     options: TorchOptions,
+    *,
+    needed: bool = True,
 ) -> Compiled:
     """Have the chosen compiler serve what it can, if the operator or the level asks for one.
 
+    needed: one that was named has to serve something.
     Raises SelectionError where it cannot serve here, ConfigError for one that was named and would
     compile nothing, UnsupportedError for code that it cannot compile.
     """
@@ -73,7 +76,7 @@ def compile_operators(
     chosen = select(context.registry, "compiler", query, operator=named)
     uses, against = _uses(context, sites)
     if not uses:
-        if named is not None:
+        if named is not None and needed:
             raise ConfigError(
                 f"compiler {named!r} would compile nothing of this model",
                 expected="a model with layers that no other setting has computed otherwise",

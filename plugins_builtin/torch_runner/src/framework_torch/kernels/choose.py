@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from framework.contracts.base import Rejected, Supported
 from framework.contracts.kernel import (
@@ -23,13 +23,10 @@ from framework.plugins.blame import blaming, expect, unfit
 from framework.plugins.near import did_you_mean
 from framework.plugins.selection import Row, ask_all, select
 from framework_torch.adapters.linear import LOW_RANK, AdapterLinears
+from framework_torch.kernels.sources import sources_of
 from framework_torch.memory import trim
+from framework_torch.progress import tracked
 from framework_torch.ranking import may_round
-
-if TYPE_CHECKING:
-    import torch
-
-    from framework.contracts.weight_rows import WeightRows
 
 _MIB = 1024 * 1024
 
@@ -79,7 +76,7 @@ def choose_kernels(
     tally = _Tally()
     asked: dict[object, tuple[KernelQuery, list[Row]]] = {}
     served = set(done)
-    for name, site in sites.items():
+    for name, site in tracked(sites, "preparing weights", shown=context.progress):
         if name in served:
             continue
         if _chosen_apart(context.kernels, site, sites):
@@ -115,12 +112,6 @@ def choose_kernels(
         tally.uses[site.op, row.record.name] += 1
         tally.num_bytes[site.op, row.record.name] += prepared.num_bytes
     return tuple(tally.lines())
-
-
-def sources_of(site: OperatorSite) -> Mapping[str, torch.Tensor | WeightRows]:
-    """Of a `framework.contracts.kernel.RowSite`; the weights of others."""
-    found: Mapping[str, torch.Tensor | WeightRows] = getattr(site, "sources", site.weights)()
-    return found
 
 
 def _parts(site: OperatorSite) -> Sequence[str]:
