@@ -13,21 +13,29 @@ the errors of this project, which become the status that belongs to them (InputE
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from framework.contracts.base import Contract
 
 if TYPE_CHECKING:
     import fastapi
+    from pydantic import SecretStr
 
     from framework.contracts.service import Service
 
 
 class Endpoint(Contract):
-    """public: its routes need no key."""
+    """public: its routes need no key of the host's."""
 
     kind: ClassVar[str] = "endpoint"
     public: ClassVar[bool] = False
+
+    @property
+    def own_keys(self) -> Sequence[SecretStr]:
+        """Keys that its routes ask for themselves, where those of clients do not open them.  The
+        host does not start where one of them is a client's."""
+        return ()
 
     @abstractmethod
     def routes(self, service: Service) -> fastapi.APIRouter:

@@ -211,8 +211,8 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
         version="1.3",
     ),
-    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.5"),
-    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.5"),
+    _row("front_end", "front_end:FrontEnd", {F}, ONE, stable=True, version="1.6"),
+    _row("endpoint", "endpoint:Endpoint", {F}, MANY, DENIED, stable=True, version="1.6"),
     _row("tool_parser", "tool_parser:ToolParser", {F}, ONE, stable=True),
     _row(
         "reasoning_parser",

@@ -10,7 +10,7 @@ from typing import ClassVar
 import fastapi
 import pytest
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, SecretStr
 
 from framework.contracts.endpoint import Endpoint
 from framework.engine.async_engine import AsyncEngine
@@ -90,6 +90,21 @@ class HasNoRoutes(Endpoint):
 
     def routes(self, service):
         return fastapi.APIRouter()
+
+
+@breaks("ENDP-032")
+class ShowsItsKey(Plain):
+    """In whatever is logged."""
+
+    public: ClassVar[bool] = True
+    own_keys = ("plain",)
+
+
+@breaks("ENDP-032")
+class BehindTwoKeys(Plain):
+    """Of which a request can bring one."""
+
+    own_keys = (SecretStr("own"),)
 
 
 @breaks("ENDP-010")

@@ -8,8 +8,11 @@ import time
 import httpx
 import pytest
 
+from framework.contracts.front_end import Mounted
 from framework.errors import ConfigError
 from framework_http.administration import Administration, AdministrationOptions
+from framework_http.application import build_app
+from framework_http.options import HostOptions
 
 OPTION = "--plugin-option=endpoint.administration"
 POST = (
@@ -65,6 +68,22 @@ def test_no_key_of_a_client_opens_them_nor_theirs_the_others(administered, clien
     assert operator.get("/administration").json() == {"enabled": True}
     assert client.get("/v1/models").status_code == 200
     assert operator.get("/is_sleeping").json() == {"is_sleeping": False}
+
+
+@pytest.mark.parametrize("given", ["0perator", "tenant:0perator"])
+def test_its_key_is_no_clients(given):
+    """Else any client with that key is an operator."""
+    options = HostOptions(api_keys=["another", given])
+
+    def build(**settings):
+        endpoint = Administration(AdministrationOptions(**settings))
+        build_app(None, [Mounted(endpoint=endpoint, key="endpoint:x", prefix="")], options)
+
+    with pytest.raises(ConfigError, match="endpoint:x is a client's") as caught:
+        build(enabled=True, key="0perator")
+    assert "0perator" not in str(caught.value)
+    build(enabled=True, key="a key that no client has")
+    build(enabled=False, key="0perator")
 
 
 def asked(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 import fastapi
@@ -28,7 +29,7 @@ class AdministrationOptions(BaseModel):
     key: SecretStr | None = Field(
         default=None,
         description="The key that they ask for, as `Authorization: Bearer KEY`; needed with "
-        "enabled. Keys of clients do not open them.",
+        "enabled. Keys of clients do not open them, and it may be none of theirs.",
     )
 
 
@@ -78,9 +79,19 @@ class Administration(Endpoint):
     # The host does not let in here; the routes do, with their own key.
     public: ClassVar[bool] = True
 
+    @property
+    def own_keys(self) -> Sequence[SecretStr]:
+        """See Endpoint."""
+        options = self._settings
+        return (options.key,) if options.enabled and options.key is not None else ()
+
+    @property
+    def _settings(self) -> AdministrationOptions:
+        return cast("AdministrationOptions | None", self.options) or AdministrationOptions()
+
     def routes(self, service: Service) -> fastapi.APIRouter:
         """See Endpoint.  Raises ConfigError if it is enabled without a key."""
-        options = cast("AdministrationOptions | None", self.options) or AdministrationOptions()
+        options = self._settings
         router = fastapi.APIRouter()
 
         @router.get("/administration")

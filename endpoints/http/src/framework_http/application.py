@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
+from framework.errors import ConfigError
 from framework.plugins.routes import ANY, Route, check_routes
 from framework_http import faults
 from framework_http.counting import Counting, HttpCounts
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptions) -> FastAPI:
-    """Raises PluginError for two endpoints with one route."""
+    """Raises PluginError for two endpoints with one route, ConfigError for a client's key that is
+    an endpoint's own."""
     app = FastAPI(
         title="framework",
         docs_url=None,
@@ -34,7 +36,9 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     faults.install(app)
     public: set[str] = set()
     claimed: list[Route] = []
+    keys = Keys(options.api_keys)
     for mounted in endpoints:
+        _check_keys(mounted, keys)
         router = mounted.endpoint.routes(service)
         routes = _routes(mounted, router)
         claimed += routes
@@ -45,7 +49,7 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     # The last one added is the first to see a request.
     if options.max_concurrent is not None:
         app.add_middleware(Crowd, most=options.max_concurrent, is_public=public.__contains__)
-    app.add_middleware(KeyGuard, keys=Keys(options.api_keys), is_public=public.__contains__)
+    app.add_middleware(KeyGuard, keys=keys, is_public=public.__contains__)
     app.add_middleware(BodyGuard, most=Most(options.max_body_bytes, options.max_body_values))
     if options.cors_origins:
         from starlette.middleware.cors import CORSMiddleware
@@ -62,6 +66,18 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
     app.add_middleware(Counting, counts=app.state.http_counts)
     app.add_middleware(RootPath, root_path=options.root_path)
     return app
+
+
+def _check_keys(mounted: Mounted, keys: Keys) -> None:
+    """What a key of an endpoint's own keeps from clients must not be open to one of them."""
+    for own in mounted.endpoint.own_keys:
+        if keys.holds(own.get_secret_value()):
+            raise ConfigError(
+                f"the key of {mounted.key} is a client's, too, who could do all that it opens",
+                expected="a key that no client has",
+                found="one of the API keys of front_end:http",
+                mend="give one of the two another key",
+            )
 
 
 def _routes(mounted: Mounted, router: APIRouter) -> list[Route]:

@@ -58,7 +58,14 @@ class Keys:
         scheme, _, key = header.partition(" ")
         if scheme.lower() != "bearer":
             return None
-        given, found = _hash(key.strip()), None
+        return self._of(key.strip())
+
+    def holds(self, key: str) -> bool:
+        """Whether it is a client's."""
+        return self._of(key) is not None
+
+    def _of(self, key: str) -> str | None:
+        given, found = _hash(key), None
         for known, tenant in self._tenants.items():
             if hmac.compare_digest(known, given):
                 found = tenant

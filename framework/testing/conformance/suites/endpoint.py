@@ -45,6 +45,26 @@ class EndpointSuite(EngineClauses, AnswerClauses):
 
         self.on_site(work)
 
+    @clause(
+        "ENDP-032",
+        "its own keys are secrets, and a request needs no key of the host's beside one of them",
+        layer=Layer.CONSTRUCT,
+        of=("own_keys",),
+    )
+    def own_keys_are_secrets(self) -> None:
+        from pydantic import SecretStr
+
+        endpoint: Endpoint = self.new()
+        keys = list(endpoint.own_keys)
+        kinds = {type(key) for key in keys} - {SecretStr}
+        expect(not kinds, "a key that a log would show", expected="SecretStr", found=kinds)
+        expect(
+            not keys or endpoint.public,
+            "the host asks for a key of its own, too, and a request has room for one",
+            expected="public = True",
+            found=endpoint.public,
+        )
+
     @clause("ENDP-010", "routes asks the engine for nothing, and starts nothing", of=ROUTES)
     def routes_are_only_told(self) -> None:
         async def work(engine: AsyncEngine) -> None:
