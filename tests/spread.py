@@ -26,6 +26,7 @@ LONG = (
     "tests/conformance/test_endpoint.py",
     "tests/conformance/test_new.py",
     "attention_backends/cpu_paged/tests/test_cpu_packed.py",
+    "attention_backends/triton/tests/test_in_the_interpreter.py",
 )
 """Of the rest those with the most tests come first."""
 
