@@ -11,7 +11,7 @@ from framework.contracts.tool_parser import CallArguments, CallBegins, Text
 from framework.errors import InputError, UnsupportedError
 from framework_http.openai.forced import CallList, NamedCall, schema_of_calls
 from framework_http.openai.structures import structure_of_format, structured
-from framework_http.openai.tools import Calls, calls_of, choice_of
+from framework_http.openai.tools import Calls, calls_of, check_functions, choice_of
 
 TOOLS = [
     {"type": "function", "function": {"name": "weather", "parameters": {"properties": {}}}},
@@ -54,7 +54,8 @@ def test_a_list_of_calls_is_read_in_any_pieces(size, indent):
 
 def test_a_list_that_breaks_off_gives_what_there_is():
     text = json.dumps(CALLS)
-    assert read(CallList(), text[:40], 3)[0] == [("weather", text[35:40])]
+    # The beginning of a call that is read is no text beside it.
+    assert read(CallList(), text[:40], 3) == ([("weather", text[35:40])], "")
     assert read(CallList(), '[{"na', 1) == ([], '{"na')
 
 
@@ -74,6 +75,16 @@ def test_references_within_a_schema_move_with_it():
     assert moved["$defs"]["n"]["$ref"] == place
     assert schema["maxItems"] == 1
     assert tree["properties"]["kids"]["$ref"] == "#/$defs/n"
+
+
+@pytest.mark.parametrize("kind", ["string", ["object", "null"], None])
+def test_arguments_that_are_no_object_are_refused(kind):
+    """They could be demanded, and nobody could read them."""
+    function = {"name": "f", "parameters": {"type": kind}}
+    with pytest.raises(InputError, match=r"tools\[0\].*\n.*object"):
+        check_functions([{"type": "function", "function": function}])
+    for sound in ({}, None, {"type": "object"}, {"properties": {}}):
+        check_functions([{"type": "function", "function": {"name": "f", "parameters": sound}}])
 
 
 def test_the_choice_says_which_calls_there_may_be():

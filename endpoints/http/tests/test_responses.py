@@ -279,3 +279,11 @@ def test_what_cannot_be_given_back_is_a_400_that_names_the_field(http, name, val
     response = http.post("/v1/responses", content=body, headers=given)
     assert response.status_code == 400, response.text
     assert response.json()["error"]["param"] == name
+
+
+def test_the_form_that_was_asked_for_stands_in_the_response():
+    form = {"type": "json_schema", "name": "n", "schema": {"type": "object"}}
+    for given, told in ((None, {"type": "text"}), ({}, {"type": "text"}), ({"format": form}, form)):
+        fields = ResponseFields(input="x", text=given)
+        body = Response(fields, SamplingParams(), "m", Reader(None, None)).body()
+        assert body["text"]["format"] == told

@@ -32,10 +32,39 @@ def test_a_conversation_is_tokenized_as_it_is_asked(http):
     assert len(ids) == asked["usage"]["prompt_tokens"]
 
 
+def test_a_conversation_is_tokenized_with_all_that_the_model_is_shown(http):
+    """As far as one can tell from outside: with the same options the ids are the same."""
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "so"}]
+    function = {"type": "function", "function": {"name": "f"}}
+    for options in ({"continue_final_message": True}, {"add_generation_prompt": False}, {}):
+        body = {"messages": messages, **options}
+        ids = http.post("/tokenize", json={**body, "add_special_tokens": False}).json()["tokens"]
+        more = {"max_tokens": 1, "return_token_ids": True}
+        asked = http.post("/v1/chat/completions", json={**body, **more}).json()
+        assert ids == asked["prompt_token_ids"]
+    assert http.post("/tokenize", json={**body, "tools": [function]}).status_code == 200
+    wrong = http.post("/tokenize", json={**body, "tools": [{"type": "odd"}]})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "tools")
+
+
+def test_a_conversation_may_be_longer_than_the_model_can_take(http):
+    """Whoever asks wants to know by how much."""
+    body = {"messages": [{"role": "user", "content": "x" * 5000}]}
+    assert http.post("/tokenize", json=body).json()["count"] > 5000
+
+
+def test_null_is_what_was_not_given(http):
+    fields = ("tools", "add_special_tokens", "add_generation_prompt", "return_token_strs")
+    body = {"prompt": "hi", **dict.fromkeys(fields)}
+    assert http.post("/tokenize", json=body).json()["tokens"] == [104, 105]
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [
         ("/tokenize", {}),
+        ("/tokenize", {"prompt": "a", "continue_final_message": True}),
+        ("/tokenize", {"messages": [{"role": "user"}], "add_special_tokens": True}),
         ("/tokenize", {"prompt": "a", "messages": [{"role": "user", "content": "a"}]}),
         ("/tokenize", {"prompt": 3}),
         ("/tokenize", {"messages": [{"role": "user"}], "extra": 1}),

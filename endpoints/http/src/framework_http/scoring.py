@@ -63,7 +63,7 @@ class RerankFields(RequestFields):
     query: str
     documents: Items[str]
     top_n: int | None = Field(default=None, ge=0)
-    return_documents: bool = True
+    return_documents: bool | None = None
     truncate_prompt_tokens: int | None = None
 
 
@@ -167,7 +167,7 @@ def _ranked(cosines: Sequence[float], fields: RerankFields) -> list[dict[str, An
     results = []
     for index in order[: fields.top_n or None]:
         result: dict[str, Any] = {"index": index, "relevance_score": cosines[index]}
-        if fields.return_documents:
+        if fields.return_documents is not False:
             result["document"] = {"text": fields.documents[index]}
         results.append(result)
     return results

@@ -12,8 +12,9 @@ from starlette.responses import Response
 
 from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
-from framework_http.openai.fields import Items, Known
+from framework_http.openai.fields import Items, Known, Tools
 from framework_http.openai.models import check_model
+from framework_http.openai.tools import check_functions
 from framework_http.sse import JSON
 
 if TYPE_CHECKING:
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
     from framework.contracts.tokenizer import Tokenizer
 
 _AT_ONCE = 2**16
+_OF_CONVERSATIONS = (
+    "tools",
+    "add_generation_prompt",
+    "continue_final_message",
+    "chat_template_kwargs",
+)
 
 
 class TokenizeFields(Known):
@@ -31,9 +38,11 @@ class TokenizeFields(Known):
     model: str | None = None
     prompt: str | None = None
     messages: Items[dict[str, Any]] | None = None
-    add_special_tokens: bool = True
-    add_generation_prompt: bool = True
-    return_token_strs: bool = False
+    tools: Tools | None = None
+    add_special_tokens: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    return_token_strs: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
 
@@ -107,14 +116,33 @@ async def _ids(service: Service, fields: TokenizeFields) -> list[int]:
             found="none" if fields.prompt is None else "both",
         )
     if fields.messages is not None:
-        prompt = await service.render_chat(
-            fields.messages,
-            add_generation_prompt=fields.add_generation_prompt,
-            chat_template_kwargs=fields.chat_template_kwargs,
-        )
-        ids: list[int] = prompt["prompt_token_ids"]
-        return ids
-    text = fields.prompt or ""
+        return await _of_conversation(service, fields)
+    for name in _OF_CONVERSATIONS:
+        if getattr(fields, name) is not None:
+            raise _bad(name, "messages, which it is about", "a prompt")
+    text, special = fields.prompt or "", fields.add_special_tokens is not False
     return await service.with_tokenizer(
-        lambda tokenizer: tokenizer.encode(text, add_special_tokens=fields.add_special_tokens)
+        lambda tokenizer: tokenizer.encode(text, add_special_tokens=special)
     )
+
+
+async def _of_conversation(service: Service, fields: TokenizeFields) -> list[int]:
+    if fields.add_special_tokens:
+        raise _bad("add_special_tokens", "false: the template writes them", True)
+    check_functions(fields.tools or ())
+    goes_on = bool(fields.continue_final_message)
+    generation = fields.add_generation_prompt
+    prompt = await service.render_chat(
+        fields.messages or [],
+        tools=fields.tools or None,
+        add_generation_prompt=not goes_on if generation is None else generation,
+        continue_final_message=goes_on,
+        chat_template_kwargs=fields.chat_template_kwargs,
+        limited=False,
+    )
+    ids: list[int] = prompt["prompt_token_ids"]
+    return ids
+
+
+def _bad(name: str, expected: str, found: object) -> InputError:
+    return InputError(f"{name} is invalid", parameter=name, expected=expected, found=found)

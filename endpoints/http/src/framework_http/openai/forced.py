@@ -93,10 +93,11 @@ class CallList:
                 continue
             if before == 2:
                 found.append(CallBegins(self._calls, self._name()))
+                self._head = ""
             arguments += char
             if self._depth == 2:
                 found.append(CallArguments(self._calls, arguments))
-                self._calls, arguments, self._head = self._calls + 1, "", ""
+                self._calls, arguments = self._calls + 1, ""
         return [*found, CallArguments(self._calls, arguments)] if arguments else found
 
     def finish(self) -> Sequence[ToolEvent]:

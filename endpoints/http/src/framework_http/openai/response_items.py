@@ -209,7 +209,7 @@ def _head(fields: ResponseFields, sampling: SamplingParams, model: str) -> dict[
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_logprobs": fields.top_logprobs or 0,
-        "text": {"format": {"type": "text"}},
+        "text": {"format": (fields.text and fields.text.format) or {"type": "text"}},
         "tool_choice": fields.tool_choice or "auto",
         "tools": fields.tools or [],
         "truncation": "disabled",

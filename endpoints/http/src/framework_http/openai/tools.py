@@ -28,7 +28,8 @@ def check_functions(tools: Sequence[Mapping[str, Any]]) -> None:
             raise InputError(
                 f"tools[{index}] is not understood",
                 parameter="tools",
-                expected='{"type": "function", "function": {"name": "...", "parameters": {...}}}',
+                expected='{"type": "function", "function": {"name": "...", '
+                '"parameters": {"type": "object", ...}}}',
                 found=found,
             )
 
@@ -44,6 +45,8 @@ def _fault(tool: Mapping[str, Any]) -> str | None:
         return f"the name {name!r:.60}"
     if parameters is not None and not isinstance(parameters, dict):
         return f"the parameters {parameters!r:.60}"
+    if parameters and parameters.get("type", "object") != "object":
+        return f"parameters of type {parameters['type']!r:.60}; arguments are an object"
     return None
 
 
