@@ -227,7 +227,8 @@ class SchedulerParticipant(Contract):
 
     def release(self, request: Request) -> Hold | None:
         """The request leaves (finished, aborted, preempted), or gave up waiting: once for all
-        that was asked since its first `admit`.  It may come again."""
+        that was asked since its first `admit`, and not where another participant kept that from
+        being asked.  It may come again."""
         return None
 
     def late(self, plan: StepPlan, requests: Mapping[int, Request]) -> LateInputs | None:

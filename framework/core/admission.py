@@ -79,7 +79,6 @@ class Admitter:
     def _may_run(self, request: Request) -> bool:
         """Ask the participants; a request that may not run is out of line afterwards."""
         state = self._state
-        request.asked = bool(request.attendants)
         answer = state.hub.admit(request)
         if isinstance(answer, Wait):
             state.queue.put_aside(answer.wake, answer.reason)

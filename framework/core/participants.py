@@ -87,7 +87,8 @@ class ParticipantHub:
 
     def admit(self, request: Request) -> Admission:
         """The first answer that is not Ready.  A participant that fails refuses the request."""
-        for index in request.attendants:
+        for number, index in enumerate(request.attendants, start=1):
+            request.asked = max(request.asked, number)
             answer = self._ask(index, "admit", answers.admission, [request], request)
             if isinstance(answer, Wait):
                 why = f"admit answered Wait, {answer.reason!r}"
@@ -119,8 +120,7 @@ class ParticipantHub:
         """The least of all answers, never more than `tokens`; 0 if that is less than `least`,
         or after a failure."""
         for index in request.attendants:
-            ask = ("limit", answers.integer, [request], request, start, tokens)
-            answer = self._ask(index, *ask)
+            answer = self._ask(index, "limit", answers.integer, [request], request, start, tokens)
             if answer is None:
                 return 0
             if answer < least <= tokens:
@@ -134,10 +134,11 @@ class ParticipantHub:
         return tokens
 
     def release(self, request: Request) -> list[Hold]:
-        """Tell that a request leaves; collects what must be held."""
+        """Tell those who were asked about a request that it leaves; collects what must be held."""
         self.held.clear(request.id)
+        asked, request.asked = request.attendants[: request.asked], 0
         holds = []
-        for index in request.attendants:
+        for index in asked:
             hold = self._ask(index, "release", answers.hold, (), request)
             if hold is not None:
                 holds.append(Hold(self._holder(index, hold.done, request.id)))
@@ -160,8 +161,7 @@ class ParticipantHub:
         for request in requests:
             for index in request.attendants:
                 attended.setdefault(index, {})[request.slot] = request
-        attachments = dict(plan.attachments)
-        seen = read_only(plan)
+        attachments, seen = dict(plan.attachments), read_only(plan)
         for index, own in attended.items():
             ask = ("attach", answers.data, own.values(), seen, MappingProxyType(own))
             data = self._ask(index, *ask)

@@ -72,7 +72,7 @@ class Request:
         self.hashes: list[bytes] = []
         self.chain: Hash | None = None
         self.attendants: tuple[int, ...] = ()
-        self.asked = False  # participants were asked to admit it, and must hear of its end
+        self.asked = 0  # so many of its attendants were asked to admit it, and must hear of its end
         self.cached: int | None = None
         self.waited = 0.0  # seconds until it first had a slot
         self.preempted = 0

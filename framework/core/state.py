@@ -157,7 +157,6 @@ class CoreState:
         assert request is not None
         pages = self.kv.leave(slot)
         holds = [hold.done for hold in self.hub.release(request)]
-        request.asked = False
         self.released.append(self.slots.leave(slot))
         if self.loading.pop(slot, None) is None:
             self.running.remove(slot)

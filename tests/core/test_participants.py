@@ -209,6 +209,25 @@ def test_a_request_that_leaves_is_released_once_for_each_time_it_was_asked(engin
     assert [name for call, name in watcher.calls if call == "release"] == ["runs"]
 
 
+@pytest.mark.parametrize("answer", [Refuse("no"), Wait("later", lambda: False)])
+def test_of_a_request_that_one_participant_keeps_the_next_hears_nothing(engine, answer):
+    first, second = Recorder(), Recorder()
+    one = engine(participants={"first": first, "second": second})
+    one.add("kept", [1], max_tokens=2, extras={"first": b"", "second": b""})
+    first.answer = answer
+    one.step()
+    one.core.abort(["kept"])
+    one.add("runs", [2], max_tokens=2, extras={"first": b"", "second": b""})
+    first.answer = READY
+    one.run()
+    assert [call for call in first.calls if call[0] == "release"] == [
+        ("release", "kept"),
+        ("release", "runs"),
+    ]
+    assert "kept" not in str(second.calls)
+    assert second.calls.count(("release", "runs")) == 1
+
+
 @pytest.mark.parametrize("waits", [False, True])
 def test_held_pages_are_free_again_although_no_step_can_run(engine, waits):
     watcher, done = Recorder(), []

@@ -47,6 +47,18 @@ class Wire:
         self.answers.append(self.reader.decode(self.encoder.encode(answer)))
 
 
+class Handed(Wire):
+    """A link inside one process: messages are handed over as they are."""
+
+    def __init__(self, sent):
+        super().__init__(())
+        self.sent = sent
+
+    def receive(self, timeout):
+        sent, self.sent = self.sent, []
+        return sent
+
+
 class Pulse:
     def begin(self):
         pass
@@ -55,9 +67,9 @@ class Pulse:
         pass
 
 
-def serve(*sent, core=None, **harness):
+def serve(*sent, core=None, link=Wire, **harness):
     """The answers: replies by number, and the reason for which each request ended."""
-    wire = Wire([*sent, Add(number=77, inputs=(entry("good"),)), Stop(drain=True)])
+    wire = link([*sent, Add(number=77, inputs=(entry("good"),)), Stop(drain=True)])
     CoreServer(core or Harness(**harness).core, wire, Pulse()).run()
     assert not [answer for answer in wire.answers if isinstance(answer, Died)]
     replies = {answer.number: answer for answer in wire.answers if isinstance(answer, Reply)}
@@ -73,7 +85,7 @@ def serve(*sent, core=None, **harness):
 def entry(name="bad", **more):
     tokens = np.array([1, 2], np.int32)
     given = {"tokens": tokens, "sampling": SamplingParams(max_tokens=2), "seed": 0, "max_total": 4}
-    return EngineInput(request_id=name, **given, **more)
+    return EngineInput(**{"request_id": name, **given, **more})
 
 
 def spoilt(**fields):
@@ -117,6 +129,18 @@ def test_a_request_of_other_types_is_answered_and_others_go_on(fields):
     assert replies[1].error is not None
     assert replies[77].error is None
     assert list(ends) == ["good"]
+
+
+UNREAD = {"client_id", "trace_headers"}
+
+
+@pytest.mark.parametrize("field", sorted({*EngineInput.__struct_fields__} - UNREAD))
+def test_inside_one_process_too_a_value_of_another_type_ends_its_call_alone(field):
+    """Nothing is decoded there, so that nothing was looked at before the core does."""
+    bad = Add(number=1, inputs=(entry("first"), entry(**{field: object()})))
+    replies, ends = serve(bad, link=Handed)
+    assert replies[1].error is not None
+    assert ends == {"first": "abort", "good": "length"}
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\xc0", msgspec.msgpack.encode({"type": "Exec"})])

@@ -164,15 +164,14 @@ class CoreServer:
             self._link.send(Reply(number=request.number, error=WireError.of(request.error)))
 
     def _add(self, request: Add) -> None:
-        for entry in request.inputs:
-            log.debug("request %s: %d tokens", entry.request_id, entry.tokens.size)
         if self._stopping:
             raise EngineDeadError("the engine is shutting down", mend="ask another engine")
         added: list[str] = []
         try:
             for entry in request.inputs:
-                self._core.add(entry)
+                self._core.add(entry)  # first: inside one process a value is of any type until then
                 added.append(entry.request_id)
+                log.debug("request %s: %d tokens", entry.request_id, entry.tokens.size)
         except FrameworkError:
             self._core.abort(added)
             raise
