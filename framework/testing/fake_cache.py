@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from framework.contracts.kv_cache_spec import CacheManagerType, KVCacheSpec
-from framework.contracts.step import CacheGroup, CachePlan, KvOp, PageUpdates
+from framework.contracts.step import I32, CacheGroup, CachePlan, KvOp, PageUpdates
 from framework.core.kv.managers import BUILT_IN, manager_for
 from framework.errors import IntegrityError
+
+LOST = -1
+"""Stands for what was lost, and for what was computed from it."""
 
 
 class FakeCache:
@@ -71,24 +76,41 @@ class FakeCache:
             for page in table:
                 self._pages[page] = {0: content}
 
-    def step(self, slot: int, prints: Sequence[int], computed: int, new: int, content: int) -> None:
+    def lose(self, pages: Sequence[int]) -> I32:
+        """What these pages hold is gone; returns them as an array."""
+        for page in pages:
+            self._pages[page] = dict.fromkeys(self._pages[page], LOST)
+        return np.array(pages, np.int32)
+
+    def step(self, slot: int, prints: Sequence[int], computed: int, new: int, content: int) -> bool:
         """Read what `new` tokens from position `computed` on read, then write them.
 
         prints: fingerprint after each prefix, so that prints[p + 1] belongs to position p.
+        False if something of what was read is lost, and with it what is written.
         """
+        sound = True
         for (group, manager), table in zip(self._groups, self.tables[slot], strict=True):
             if manager.by_encoder:
-                self._read_encoder(slot, table, content)
+                sound &= self._read_encoder(slot, table, content)
             elif manager.carries_state:
-                self._run_state(slot, group, table, prints, computed, new)
+                sound &= self._read_state(slot, group, table, prints, computed, new)
             else:
-                self._attend(slot, group, table, prints, computed, new)
+                sound &= self._attend(slot, group, table, prints, computed, new)
+        written = prints if sound else [LOST] * len(prints)
+        for (group, manager), table in zip(self._groups, self.tables[slot], strict=True):
+            for position in () if manager.by_encoder else range(computed, computed + new):
+                page, offset = divmod(position, group.page_tokens)
+                offset = 0 if manager.carries_state else offset
+                self._owned(slot, table, page)[offset] = written[position + 1]
+        return sound
 
-    def _read_encoder(self, slot: int, table: Sequence[int], content: int) -> None:
-        if any(self._pages[page].get(0) != content for page in table):
+    def _read_encoder(self, slot: int, table: Sequence[int], content: int) -> bool:
+        found = {self._pages[page].get(0) for page in table}
+        if not found <= {content, LOST}:
             raise IntegrityError("the encoder's states of a request are wrong", found=slot)
+        return LOST not in found
 
-    def _run_state(
+    def _read_state(
         self,
         slot: int,
         group: CacheGroup,
@@ -96,14 +118,14 @@ class FakeCache:
         prints: Sequence[int],
         computed: int,
         new: int,
-    ) -> None:
+    ) -> bool:
         page = computed // group.page_tokens
         if (computed + new - 1) // group.page_tokens != page:
             raise IntegrityError("a step runs past the end of a page that keeps a state")
-        held = self._owned(slot, table, page)
-        if held.get(0, prints[0]) != prints[computed]:
+        found = self._owned(slot, table, page).get(0, prints[0])
+        if found not in (prints[computed], LOST):
             raise IntegrityError(f"the state of slot {slot} is wrong at {computed}")
-        held[0] = prints[computed + new]
+        return found != LOST
 
     def _attend(
         self,
@@ -113,20 +135,19 @@ class FakeCache:
         prints: Sequence[int],
         computed: int,
         new: int,
-    ) -> None:
-        size = group.page_tokens
+    ) -> bool:
+        sound = True
         for position in _read(group.spec, computed, new):
-            page, offset = divmod(position, size)
+            page, offset = divmod(position, group.page_tokens)
             found = self._owned(slot, table, page).get(offset)
-            if found != prints[position + 1]:
+            if found not in (prints[position + 1], LOST):
                 raise IntegrityError(
                     f"the cache of slot {slot}, layers {group.layers}, is wrong at {position}",
                     expected=prints[position + 1],
                     found=found,
                 )
-        for position in range(computed, computed + new):
-            page, offset = divmod(position, size)
-            self._owned(slot, table, page)[offset] = prints[position + 1]
+            sound &= found != LOST
+        return sound
 
     def _owned(self, slot: int, table: Sequence[int], page: int) -> dict[int, int]:
         if page >= len(table) or table[page] == 0:

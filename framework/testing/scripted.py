@@ -49,20 +49,19 @@ class ScriptedRunner(ModelRunner):
     """script: (request, position, fingerprint before it) -> token.  depth: steps in flight.
     delay: seconds that a step takes.  drafter: proposes drafts from the tokens so far.
     num_pages: pages that fit, of `page_tokens` tokens.  fail_rows: (step, row) -> sentence.
-    lose_pages: step -> pages to report as lost.  managers: cache manager types beside the
-    built-in ones.  attachments: what worker halves of participants say after a step.
-    worker: stands for such halves; called when the requests of a plan are in their slots, before
-    anything is computed.  keep_steps: `plans` and `lates` hold what every step was given; else
-    they stay empty, so that a server may run on it for days.  embedding_size: of the vectors that
-    it makes of prompts; None: it makes none.  class_labels: by which it tells them apart.  With
-    either and layers that keep nothing it samples nothing and wants whole prompts, as an encoder
-    does.  features: with "structured_outputs" it keeps to masks.
+    lose_pages: step -> pages that lose what they hold when it ends, which it reports; a row that
+    reads them later is an error.  managers: cache manager types beside the built-in ones.
+    attachments: what worker halves of participants say after a step.  worker: stands for such
+    halves; called when the requests of a plan are in their slots, before anything is computed.
+    keep_steps: `plans` and `lates` hold what every step was given; else they stay empty, so that a
+    server may run on it for days.  embedding_size: of the vectors that it makes of prompts; None:
+    it makes none.  class_labels: by which it tells them apart.  With either and layers that keep
+    nothing it samples nothing and wants whole prompts, as an encoder does.
+    features: with "structured_outputs" it keeps to masks.
 
     steps: how many were submitted.  weights: stands for the model's weights; with another number
     what a page was filled with before is wrong.  asleep: the level of sleep; what the cache held is
-    gone when it ends.
-
-    Steps are computed when they are finished, as on a device that runs behind the host.
+    gone when it ends.  Steps are computed when they are finished, as on a device behind the host.
     """
 
     def __init__(
@@ -241,7 +240,7 @@ class ScriptedRunner(ModelRunner):
             prompt_logprobs=tuple(parts),
             pooled=vectors,
             errors=errors,
-            invalid_pages=np.array(self.lose_pages.get(plan.step_id, ()), np.int32),
+            invalid_pages=self.cache.lose(self.lose_pages.get(plan.step_id, ())),
             attachments=self.attachments(plan) if self.attachments else {},
         )
 
@@ -252,7 +251,8 @@ class ScriptedRunner(ModelRunner):
         prints = list(occupant.prints[: computed + new - len(drafts) + 1])
         for token in drafts:
             prints.append(fingerprint(prints[-1], token))
-        self.cache.step(slot, prints, computed, new, content_of(occupant.request))
+        if not self.cache.step(slot, prints, computed, new, content_of(occupant.request)):
+            occupant.problem = "it was computed from pages that are lost"
 
     def holds(self, request_id: str) -> bool:
         """Whether a request has entered its slot here."""

@@ -51,6 +51,18 @@ def test_the_scripted_runner_misses_pages_for_what_an_encoder_leaves(states, pag
             cache.encode(0, 77, states)
 
 
+def test_the_scripted_runner_loses_what_it_says_it_has_lost(engine):
+    """Else nobody would see who goes on with it: here a core that is not told."""
+    one = engine(runner={"lose_pages": {3: [1]}})
+    one.core._state.kv.invalidate = lambda pages: []
+    one.add("reads", [1] * 5, 9)
+    one.add("other", [2] * 5, 9)
+    answers = one.run()
+    assert answers["reads"].error == "it was computed from pages that are lost"
+    assert len(answers["reads"].tokens) == 3
+    assert answers["other"].reason == "length"
+
+
 @pytest.mark.parametrize("text", ["\ud800", "fine \udfff"])
 def test_half_a_surrogate_pair_is_one_clear_error(text):
     tokenizer = ByteTokenizer()

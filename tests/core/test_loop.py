@@ -268,6 +268,22 @@ def test_lost_pages_are_computed_again(engine, alone, depth):
     assert answers["b"].tokens == alone([2] * 9, 12).tokens
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+def test_each_who_reads_one_of_several_lost_pages_computes_again_and_no_other(engine, alone, depth):
+    one = engine(loop_depth=depth, runner={"num_pages": 40})
+    for number in range(5):
+        one.add(str(number), [number] * 9, 12)
+    for _ in range(3):
+        one.step()
+    kv = one.core._state.kv
+    lost = [int(kv.tables[0, one.core._state.requests[name].slot, 1]) for name in "024"]
+    one.runner.lose_pages = {one.runner.steps + 1: lost}
+    answers = one.run()
+    assert one.core.stats.preemptions == 3
+    for number in range(5):
+        assert answers[str(number)].tokens == alone([number] * 9, 12).tokens
+
+
 def test_a_runner_that_fails_kills_the_engine_with_one_clear_error(engine):
     one = engine()
     one.add("a", [1])
