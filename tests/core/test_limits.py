@@ -124,6 +124,27 @@ def test_the_watermark_keeps_pages_free_when_a_request_is_admitted(engine, share
     one.run()
 
 
+@pytest.mark.parametrize(("share", "running"), [(0.0, 1), (0.5, 0)])
+def test_the_watermark_keeps_pages_free_beside_one_that_loads_too(engine, share, running):
+    """4 of 20 pages fill from elsewhere, and the other needs 7, where 10 must stay free."""
+
+    class Later(SchedulerParticipant):
+        there = False
+
+        def external_prefix(self, request, local_hit):
+            return External(16, lambda: 0 if self.there else None)
+
+    later = Later()
+    one = engine(participants={"later": later}, runner={"num_pages": 21}, watermark=share)
+    one.add("loads", [1] * 20, 2, extras={"later": b""})
+    one.add("other", [2] * 27, 2)
+    one.step()
+    stats = one.core.stats
+    assert (stats.loading, stats.running, stats.waiting) == (1, running, 1 - running)
+    later.there = True
+    one.run()
+
+
 def test_a_request_that_is_alone_may_use_what_the_watermark_keeps_free(engine):
     """15 of 20 pages, where 10 must stay free beside others: nobody would ever start it."""
     one = engine(runner={"num_pages": 21}, watermark=0.5)
