@@ -55,5 +55,6 @@ class ModelSource(Contract):
 
     @abstractmethod
     def fetch(self, query: ModelQuery) -> tuple[Path, tuple[Path, ...]]:
-        """(folder, weight files in it).  May download.  Raises ModelError with the mend, also for
+        """(folder, weight files in it).  May download; of weights that are not wanted only a file
+        that is the configuration, too, as with GGUF.  Raises ModelError with the mend, also for
         a revision that does not exist.  No message shows the token."""

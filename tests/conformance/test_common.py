@@ -349,6 +349,14 @@ class FlushesInAThread(Good):
         leave_a_thread()
 
 
+@breaks("ALL-032")
+class Talks(Good):
+    """By arrival."""
+
+    def close(self):
+        print("closed")
+
+
 class DrawsLots(Good):
     """By arrival."""
 

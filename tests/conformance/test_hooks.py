@@ -114,6 +114,16 @@ class WantsATrace(Plain):
 
 
 @breaks("HOOK-010", *(each for each in LIVES if each != "HOOK-011"))
+class CountsOnALimit(Plain):
+    """Which a client may leave to the model's length."""
+
+    @hookimpl
+    def request_added(self, request):
+        super().request_added(request)
+        assert request.sampling.max_tokens > 0
+
+
+@breaks("HOOK-010", *(each for each in LIVES if each != "HOOK-011"))
 class WritesAscii(Plain):
     """Puts the name of a tenant into a header."""
 

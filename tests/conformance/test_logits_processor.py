@@ -14,6 +14,7 @@ from framework.contracts.logits_processor import LogitsProcessor
 from framework.errors import InputError
 from framework.testing.conformance import check
 from framework.testing.conformance.suites.logits_processor import LogitsProcessorSuite
+from tests.conformance.fake_time import spend
 from tests.conformance.mutants import (
     IN_PROCESS,
     assert_caught,
@@ -362,6 +363,15 @@ class KeepsAllOutputs(Likelier):
     def apply(self, logits, slots, outputs):
         super().apply(logits, slots, outputs)
         self.__dict__.setdefault("seen", []).extend(outputs)
+
+
+@breaks("LOGIT-023")
+class ComparesAllWithAll(Likelier):
+    """Each token that came with each that came before it."""
+
+    def change(self, row, token, output):
+        spend(1e-8 * len(output) ** 2)
+        super().change(row, token, output)
 
 
 @breaks("LOGIT-101")

@@ -140,6 +140,15 @@ class SmallFilesElsewhere(Plain):
         return (root, weights) if query.want_weights else (root.parent, ())
 
 
+@breaks("SRC-012")
+class FetchesAll(Plain):
+    """Whoever asks for a tokenizer may want the weights later."""
+
+    def fetch(self, query):
+        root, _ = super().fetch(query)
+        return root, tuple(root.glob("*.safetensors"))
+
+
 @breaks("SRC-013")
 class IgnoresRevisions(Plain):
     """Whatever is there will do."""

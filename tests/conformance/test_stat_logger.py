@@ -185,6 +185,19 @@ class LeavesItsFile(Plain):
         super().log(snapshot)
 
 
+@breaks("STAT-020")
+class KeepsItsSnapshots(Plain):
+    """For a rate over all of them."""
+
+    def start(self, snapshot):
+        super().start(snapshot)
+        self.seen = []
+
+    def log(self, snapshot):
+        super().log(snapshot)
+        self.seen.append(snapshot)
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

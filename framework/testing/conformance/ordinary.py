@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,19 +27,23 @@ MEMO = "what an ordinary use leaves"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Left:
-    """changes: what of the process changed, and how.  threads: names of those that go on."""
+    """changes: what of the process changed, and how.  threads: names of those that go on.
+    printed: to standard output."""
 
     changes: Mapping[str, str]
     threads: Sequence[str]
+    printed: str
 
 
 class OrdinaryUse:
     """ordinary: methods of the suite that check clauses; together they use a plugin as its
     ordinary user does, from first to last.  Without any it is made and closed.
-    may_set: how rows begin of what plugins of the kind are there to set."""
+    may_set: how rows begin of what plugins of the kind are there to set.
+    prints: they are there to write to standard output."""
 
     ordinary: ClassVar[tuple[str, ...]] = ()
     may_set: ClassVar[tuple[str, ...]] = ()
+    prints: ClassVar[bool] = False
     made: list[Contract]
     target: Target
 
@@ -77,7 +82,8 @@ class OrdinaryUse:
         if MEMO not in memo:
             rows = self.rows()
             before = set(threading.enumerate())
-            changes = self._changes(rows)
+            with redirect_stdout(io.StringIO()) as said:
+                changes = self._changes(rows)
             threads = threads_since(before)
             if threads or len(self.rows()) > len(rows):
                 # Libraries keep threads of their own from their first use on (tqdm does): what
@@ -86,7 +92,7 @@ class OrdinaryUse:
                 before = set(threading.enumerate())
                 changes = {**self._changes(self.rows()), **changes}
                 threads = threads_since(before)
-            memo[MEMO] = Left(changes=changes, threads=threads)
+            memo[MEMO] = Left(changes=changes, threads=threads, printed=said.getvalue())
         found: Left = memo[MEMO]
         return found
 
@@ -152,3 +158,13 @@ class OrdinaryUse:
         """They are not waited for: who closes something may end the process next."""
         left = self.left().threads
         expect(not left, "threads go on after close", found=", ".join(left))
+
+    @clause("ALL-032", "its use prints nothing", must=False)
+    def use_is_silent(self) -> None:
+        printed = "" if self.prints else self.left().printed
+        expect(
+            not printed,
+            "it writes to standard output, where answers of commands go",
+            expected="a logger",
+            found=f"{printed:.80}",
+        )

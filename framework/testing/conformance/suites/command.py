@@ -46,6 +46,7 @@ class CommandSuite(Suite):
     """longest_help: characters of the line in `framework --help`."""
 
     kind = "command"
+    prints = True
     ordinary = ("help_is_printed",)
     longest_help: ClassVar[int] = 90
 

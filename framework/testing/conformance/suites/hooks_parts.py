@@ -27,7 +27,7 @@ def request(case: Case, number: int) -> EngineInput:
         request_id=f"{number}-0",
         client_id=NAMES[int(rng.integers(len(NAMES)))],
         tokens=tokens,
-        sampling=SamplingParams(max_tokens=8),
+        sampling=SamplingParams(max_tokens=8 if number % 4 else None),
         seed=number,
         max_total=len(tokens) + 8,
         stop_ids=(2,) if number % 2 else (),

@@ -47,6 +47,7 @@ class LogitsSuite(Suite):
     Class attributes, beside those of `Suite`:
         vocab_size: of the logits; larger than the token ids in the examples.
         tensor_api: whose tensors the logits are.  device: where they lie.
+        apply_budget: seconds that a call may take for one row with a long output.
     """
 
     kind = "logits_processor"
@@ -55,6 +56,7 @@ class LogitsSuite(Suite):
     vocab_size: ClassVar[int] = 300
     tensor_api: ClassVar[str] = "torch"
     device: ClassVar[str] = "cpu"
+    apply_budget: ClassVar[float] = 0.01
 
     def declared(self) -> frozenset[str]:
         """`keeps_argmax`: `changes_argmax` is False."""

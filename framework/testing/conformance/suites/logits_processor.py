@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +26,9 @@ from framework.testing.conformance.suites.logits_parts import (
 )
 from framework.testing.conformance.suites.odd_arguments import hostile
 from framework.testing.conformance.suites.place import bridge_to
+
+LONG_OUTPUT = 4000
+"""Tokens of an answer with reasoning."""
 
 
 class LogitsProcessorSuite(LogitsSuite):
@@ -235,6 +239,24 @@ class LogitsProcessorSuite(LogitsSuite):
                 gc.collect()
             kept = [name for name, ref in held.items() if ref() is not None]
             expect(not kept, "it holds what a call gave it", found=" and ".join(kept))
+
+    @clause("LOGIT-023", "long outputs cost it little", must=False, of=("admit", "apply"))
+    def long_outputs_are_quick(self) -> None:
+        """Once an output was seen, a step looks at what is new of it."""
+        for case in self.cases(1):
+            own, (argument,) = self.new(), self.pick(case)
+            ids = case.rng.integers(0, self.vocab_size, LONG_OUTPUT).astype(np.int32)
+            row = Row(2, self.row(case, 2).logits, ids)
+            self.admit(own, 2, self.sampling(argument), ids)
+
+            def measure(own: Any = own, row: Row = row) -> float:
+                started = self.now()
+                self.apply(own, [row])
+                return self.now() - started
+
+            seconds = self.quickest(measure, self.apply_budget)
+            what = f"a step of a request that has generated {LONG_OUTPUT} tokens is slow"
+            self.expect_quick(seconds, self.apply_budget, what, ", for each step")
 
     @clause("LOGIT-101", "the best token stays the best one", needs="keeps_argmax", of=("apply",))
     def best_token_stays(self) -> None:

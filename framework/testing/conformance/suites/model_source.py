@@ -162,12 +162,22 @@ class ModelSourceSuite(Suite):
             for again in (_checked(source.fetch(query)), _checked(self.new().fetch(query))):
                 expect(first == again, "the model is another", expected=first, found=again)
 
-    @clause("SRC-012", "without its weights a model is the same folder", of=("fetch",))
+    @clause(
+        "SRC-012",
+        "asked for no weights it is the same folder, and fetches none beside its configuration",
+        of=("fetch",),
+    )
     def weights_may_be_left_out(self) -> None:
         with self._model() as (source, query):
             whole, _ = _checked(source.fetch(query))
-            root, _ = _checked(source.fetch(dataclasses.replace(query, want_weights=False)))
+            root, given = _checked(source.fetch(dataclasses.replace(query, want_weights=False)))
             expect(root == whole, "another folder", expected=whole, found=root)
+            expect(  # one file may be both, as with GGUF
+                not given or not (root / "config.json").exists(),
+                "it gives weights that nobody wants, of what may be gigabytes",
+                expected="()",
+                found=given,
+            )
 
     @clause("SRC-013", "a revision that does not exist is an error", of=("fetch",))
     def revisions_are_not_ignored(self) -> None:

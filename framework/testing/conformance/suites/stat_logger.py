@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import statistics
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 from framework.contracts.stat_logger import Counter, Gauge, Histogram, Snapshot, StatLogger
 from framework.engine.output_processor import Ended
 from framework.stats.statistics import Statistics
+from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.opened import opened, still_open
@@ -20,6 +23,7 @@ from framework.testing.conformance.workload import Clock
 from framework.testing.harness import Harness
 
 LIFE = ("start", "log", "close")
+FIELDS = tuple(field.name for field in dataclasses.fields(Snapshot))
 ODD = 'a "label",\n with = {everything} \u4e2d \\'
 
 
@@ -171,6 +175,34 @@ class StatLoggerSuite(Suite):
             left = sorted(still_open(found.written))
             expect(not left, "files stay open after close", found=", ".join(left))
 
+    @clause(
+        "STAT-020",
+        "of the snapshots that it has logged it keeps the last one, at most",
+        needs="periodic",
+        of=("log",),
+    )
+    def snapshots_are_let_go(self) -> None:
+        for case in self.cases(1):
+            made: StatLogger = self.new()
+            first, *shown = self.snapshots(case, 6)
+            made.start(functools.partial(dataclasses.replace, first))
+            kept: list[weakref.ref[Snapshot]] = []
+            with garbage.of_its_own():
+                for snapshot in shown:
+                    one = _Held(**{name: getattr(snapshot, name) for name in FIELDS})
+                    kept.append(weakref.ref(one))
+                    made.log(one)
+                    del one
+                gc.collect()
+            left = sum(ref() is not None for ref in kept)
+            made.close()
+            expect(
+                left <= 1,
+                "snapshots are kept, and memory grows as long as the engine runs",
+                expected="the last one, or none",
+                found=f"{left} of {len(kept)}",
+            )
+
     @clause("STAT-017", "log is quick", must=False, of=("log",))
     def logs_are_quick(self) -> None:
         for case in self.cases(1):
@@ -184,6 +216,12 @@ class StatLoggerSuite(Suite):
                 self.log_budget,
                 "log takes long; what it has to say may be lost when the engine is closed",
             )
+
+
+class _Held(Snapshot):
+    """One of which can be told when it has gone."""
+
+    __slots__ = ("__weakref__",)
 
 
 def _in_a_thread(call: Callable[[], None]) -> None:
