@@ -9,11 +9,13 @@ import torch
 
 from framework.contracts.base import Rejected, Rejection, Supported
 from framework.contracts.kernel import Prepared
-from framework.testing.conformance import check
+from framework.testing.conformance import Status, check
 from framework.testing.conformance.suites.kernel import KernelSuite
 from framework_cpu_paged.packed_kernel import CpuPackedKernel
 from framework_torch.kernels.plain import PlainKernel
+from tests.conformance.fake_time import timed
 from tests.conformance.mutants import (
+    IN_PROCESS,
     assert_caught,
     assert_fails,
     breaks,
@@ -354,6 +356,43 @@ class ErrsInLayerOutputs(ChangedLayers):
         return result * 1.1 if query.op == "layer_output" else result
 
 
+class ChangedWithin(CpuPackedKernel):
+    """Other updates within layers."""
+
+    def __init_subclass__(cls):
+        cls.__doc__ = "Broken on purpose."
+
+    def prepare(self, query, weights, constants):
+        prepared = super().prepare(query, weights, constants)
+        call = getattr(prepared, "call", None)
+        if not hasattr(call, "updated"):
+            return prepared
+
+        def plain(*args):
+            return call(*args)
+
+        plain.updated = lambda *args: call.updated(*args[:-1], self.changed(args[-1]))
+        return replace(prepared, call=plain)
+
+
+@breaks("KERN-111")
+class ForgetsTheLastMap(ChangedWithin):
+    def changed(self, updates):
+        return {name: given for name, given in updates.items() if name != "down"}
+
+
+@breaks("KERN-111")
+class UpdatesAllRows(ChangedWithin):
+    def changed(self, updates):
+        return {name: [(call, None) for call, _ in own] for name, own in updates.items()}
+
+
+@breaks("KERN-111")
+class AddsTwice(ChangedWithin):
+    def changed(self, updates):
+        return {name: own * 2 if name == "weight" else own for name, own in updates.items()}
+
+
 class ChangedUpdates(CpuPackedKernel):
     """Another update of adapters."""
 
@@ -368,6 +407,26 @@ class ChangedUpdates(CpuPackedKernel):
 
     def changed(self, call):
         return lambda x, y, at: self.update(call, x, y, at)
+
+
+class UpdatesAlone(CpuPackedKernel):
+    """Adapters, and no other operator."""
+
+    def answer(self, query):
+        if query.op == "framework.low_rank":
+            return super().answer(query)
+        reason = Rejection(
+            code="op", field="op", found=query.op, needed="framework.low_rank", remedy="another"
+        )
+        return Rejected((reason,))
+
+
+def test_a_kernel_for_updates_alone_conforms():
+    report = check(UpdatesAlone, suite=timed(KernelSuite), layers=IN_PROCESS)
+    assert not report.failures, report.text()
+    assert {"KERN-010", "KERN-109", "KERN-110"} <= {
+        outcome.clause.id for outcome in report.outcomes if outcome.status is Status.PASSED
+    }
 
 
 @breaks("KERN-109")

@@ -14,8 +14,8 @@ from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.kernel_base import Bound
-from framework.testing.conformance.suites.kernel_low_rank import KernelLowRank
 from framework.testing.conformance.suites.kernel_rows import KernelRows
+from framework.testing.conformance.suites.kernel_updated import KernelUpdated
 from framework.testing.conformance.suites.kernel_wishes import ROWS, KernelWishes
 from framework.testing.conformance.suites.place import (
     bridge_to,
@@ -26,7 +26,7 @@ from framework.testing.conformance.suites.place import (
 from framework.testing.conformance.suites.queries import but, check_rejected
 
 
-class KernelSuite(KernelWishes, KernelRows, KernelLowRank):
+class KernelSuite(KernelWishes, KernelRows, KernelUpdated):
     """Seeded random uses of the operators that a kernel serves, against numpy in float64.
 
     A result may be off by what the kernel's own answer says, and by no more.

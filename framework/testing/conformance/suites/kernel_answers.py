@@ -65,7 +65,7 @@ class KernelAnswers(KernelBase):
     @clause("KERN-002", "a reason names a field, and a mend", of=("answer",))
     def reasons_can_be_used(self) -> None:
         own, known = self.new(), set(KernelQuery.__dataclass_fields__)
-        asked = [but(self.served()[0], **{field: value}) for field, value in UNKNOWN.items()]
+        asked = [but(self.one(), **{field: value}) for field, value in UNKNOWN.items()]
         for query in [*asked, *self.all_queries()]:
             answer = own.answer(query)
             for reason in answer.reasons if isinstance(answer, Rejected) else ():
@@ -75,11 +75,11 @@ class KernelAnswers(KernelBase):
     @clause("KERN-003", "values that it cannot know are rejected", of=("answer",))
     def unknown_values_are_rejected(self) -> None:
         for field, value in UNKNOWN.items():
-            check_rejected(self.new(), but(self.served()[0], **{field: value}), field)
+            check_rejected(self.new(), but(self.one(), **{field: value}), field)
 
     @clause("KERN-004", "all reasons are given at once", of=("answer",))
     def all_reasons_are_given(self) -> None:
-        query = but(self.served()[0], dtype="unheard-of", quantization="unheard-of")
+        query = but(self.one(), dtype="unheard-of", quantization="unheard-of")
         check_rejected(self.new(), query, "dtype")
         check_rejected(self.new(), query, "quantization")
 
@@ -87,7 +87,7 @@ class KernelAnswers(KernelBase):
         "KERN-005", "a query of a contract that it does not know is not supported", of=("answer",)
     )
     def newer_queries_are_rejected(self) -> None:
-        check_newer(self.target, self.served()[0])
+        check_newer(self.target, self.one())
 
     @clause("KERN-006", "its error says something", of=("answer",))
     def errors_are_bounds(self) -> None:

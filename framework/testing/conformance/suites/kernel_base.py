@@ -19,7 +19,7 @@ from framework.contracts.kernel import (
 from framework.contracts.platform import DeviceFacts
 from framework.plugins.manifests import Facts
 from framework.testing.conformance.cases import Case, expect
-from framework.testing.conformance.outcomes import NoDevice, Violation
+from framework.testing.conformance.outcomes import NoDevice, Unanswered, Violation
 from framework.testing.conformance.suite import Suite
 from framework.testing.conformance.suites.attention_parts import packed
 from framework.testing.conformance.suites.kernel_layers import LAYER_SIZES, LAYERS
@@ -33,6 +33,7 @@ from framework.testing.conformance.suites.place import bridge_to, ready_platform
 from framework.testing.conformance.suites.queries import but
 
 SIZES = (1, 2, 3, 7, 8, 16, 24, 33, 64, 65, 100, 128)
+LOW_RANK = "framework.low_rank"
 STEP = {"float32": 2.0**-149, "float16": 2.0**-24, "bfloat16": 2.0**-133}
 """Between numbers near zero."""
 ARGUMENTS: Mapping[str, tuple[str, ...]] = {
@@ -81,9 +82,23 @@ class KernelBase(Suite):
         found: list[KernelQuery] = self.target.memo["kernel"]
         return found
 
+    def one(self) -> KernelQuery:
+        """A query that is supported: the first of `served`, or an update of an adapter where it
+        serves nothing else."""
+        served = self.served()
+        found: list[KernelQuery] = served or self.target.memo["updates"]
+        return found[0]
+
+    def _updates(self, own: Any, facts: DeviceFacts) -> list[KernelQuery]:
+        """Updates of adapters that are supported, in each type."""
+        plain = usual_queries(facts)[0]
+        asked = [low_rank(but(plain, dtype=name, weight_dtype=name)) for name in facts.dtypes]
+        return [query for query in asked if isinstance(own.answer(query), KernelSupported)]
+
     def _look(self) -> list[KernelQuery]:
         own, refused = self.new(), list[Rejected]()
         for facts in ready_platforms(self.target.registry, self.platform):
+            self.target.memo["updates"] = updates = self._updates(own, facts)
             found = []
             for query in self.queries(facts):
                 answer = own.answer(query)
@@ -91,7 +106,7 @@ class KernelBase(Suite):
                     found.append(query)
                 else:
                     refused.append(answer)
-            if found:
+            if found or updates:
                 return found
         # Of each operator it rejects all; it may serve one of them elsewhere.
         of_ops = [{reason.field for reason in answer.reasons} for answer in refused]
@@ -112,12 +127,15 @@ class KernelBase(Suite):
 
     def all_queries(self) -> list[KernelQuery]:
         """All of `queries` on the platform where some are served."""
-        name = self.served()[0].platform
+        name = self.one().platform
         (facts,) = ready_platforms(self.target.registry, name)
         return self.queries(facts)
 
     def use(self, case: Case, op: str | None = None) -> KernelQuery:
-        """A random use that is supported, of one operator or of any."""
+        """A random use that is supported, of one operator or of any.  Unanswered where there is
+        none, as of a kernel for the updates of adapters alone."""
+        if not self.served():
+            raise Unanswered("it serves no operator but framework.low_rank, see KERN-109")
         plain = [query for query in self.served() if op in (None, query.op)]
         query = plain[int(case.rng.integers(len(plain)))]
         operator = OPERATORS.get(query.op)
@@ -230,6 +248,21 @@ class KernelBase(Suite):
                 f"{bound.answer.error * truth.terms[at]:.2g} (error {bound.answer.error:.2g})\n"
                 f"  found:    {found[at]:.8g}"
             )
+
+
+def low_rank(
+    query: KernelQuery, inputs: int = 32, rank: int = 16, outputs: int = 32
+) -> KernelQuery:
+    """An update of an adapter where a query is asked, as a runner asks: it is rounded nowhere, and
+    depends on no other request."""
+    return but(
+        query,
+        op=LOW_RANK,
+        sizes={"in_features": inputs, "rank": rank, "out_features": outputs},
+        traits=frozenset(),
+        row_independent=True,
+        lossless=True,
+    )
 
 
 def _sizes(query: KernelQuery, draw: Callable[[], int]) -> dict[str, int]:

@@ -12,12 +12,11 @@ from framework.contracts.kernel import KernelQuery, KernelSupported, Prepared
 from framework.testing.conformance.cases import Case, expect
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.attention_parts import packed
-from framework.testing.conformance.suites.kernel_base import SIZES, STEP, KernelBase
+from framework.testing.conformance.suites.kernel_base import SIZES, STEP, KernelBase, low_rank
 from framework.testing.conformance.suites.kernel_reference import F64
 from framework.testing.conformance.suites.place import bridge_to
-from framework.testing.conformance.suites.queries import but, check_rejected
+from framework.testing.conformance.suites.queries import check_rejected
 
-LOW_RANK = "framework.low_rank"
 RANKS = (1, 2, 8, 16, 33, 64)
 ROWS = (1, 0, 2, 5, 40, 300)
 I64 = npt.NDArray[np.int64]
@@ -27,21 +26,15 @@ class KernelLowRank(KernelBase):
     """y += x times down and up, both transposed, in place."""
 
     def low_rank(self, inputs: int = 32, rank: int = 16, outputs: int = 32) -> KernelQuery:
-        """As a runner asks: an adapter is rounded nowhere, and depends on no other request."""
-        return but(
-            self.served()[0],
-            op=LOW_RANK,
-            sizes={"in_features": inputs, "rank": rank, "out_features": outputs},
-            traits=frozenset(),
-            row_independent=True,
-            lossless=True,
-        )
+        """One of these sizes."""
+        return low_rank(self.one(), inputs, rank, outputs)
 
     def computes_updates(self) -> bool:
         """Whether it serves the operator."""
         return isinstance(self.new().answer(self.low_rank()), KernelSupported)
 
-    def _update(self, case: Case, own: Any, inputs: int, outputs: int) -> _Update:
+    def update(self, case: Case, own: Any, inputs: int, outputs: int) -> Update:
+        """A random one of these sizes.  Violation where they are not served."""
         rank = int(case.rng.choice(RANKS))
         query = self.low_rank(inputs, rank, outputs)
         case.note(dtype=query.dtype, sizes=dict(query.sizes))
@@ -54,7 +47,7 @@ class KernelLowRank(KernelBase):
         down, up = (self.read(query, weights[name]) for name in ("down", "up"))
         prepared = own.prepare(query, weights, {})
         expect(isinstance(prepared, Prepared), "ordinary weights are rejected", found=prepared)
-        return _Update(query, answer, prepared.call, down, up)
+        return Update(query, answer, prepared.call, down, up)
 
     def _sizes(self, case: Case) -> tuple[int, int]:
         inputs, outputs = (int(size) for size in case.rng.choice(SIZES, 2))
@@ -77,13 +70,14 @@ class KernelLowRank(KernelBase):
         view = bridge.view(buffer, query.dtype, values.shape, size, whole.shape[1] * size)
         return view, buffer
 
-    def _places(self, case: Case, rows: int) -> Iterator[I64 | None]:
+    def places(self, case: Case, rows: int) -> Iterator[I64 | None]:
         """All, none, and some in any order."""
         yield None
         order = case.rng.permutation(rows).astype(np.int64)
         yield from (order, order[: rows // 2], order[:0])
 
-    def _ids(self, query: KernelQuery, at: I64 | None) -> Any:
+    def ids(self, query: KernelQuery, at: I64 | None) -> Any:
+        """Such rows as a call takes them."""
         return None if at is None else self.tensor(query, at, "int64")  # type: ignore[arg-type]
 
     @clause(
@@ -94,17 +88,17 @@ class KernelLowRank(KernelBase):
     )
     def updates_are_right(self) -> None:
         for case in self.cases(6):
-            update = self._update(case, self.new(), *self._sizes(case))
+            update = self.update(case, self.new(), *self._sizes(case))
             for rows in ROWS:
-                for at in self._places(case, rows):
+                for at in self.places(case, rows):
                     self._check_update(case, update, rows, at)
 
-    def _check_update(self, case: Case, update: _Update, rows: int, at: I64 | None) -> None:
+    def _check_update(self, case: Case, update: Update, rows: int, at: I64 | None) -> None:
         query = update.query
         x, y = self._rows(case, query, rows)
         given = self.tensor(query, x)
         changed, _ = self._wide(query, y)
-        result = update.call(given, changed, self._ids(query, at))
+        result = update.call(given, changed, self.ids(query, at))
         what = f"y for {rows} rows, at {None if at is None else at[:6]}"
         expect(result is None, "the call gives something", expected="None: y is changed in place")
         expect(np.array_equal(self.read(query, given), x), "x was changed")
@@ -138,7 +132,7 @@ class KernelLowRank(KernelBase):
         """Of the attribute `together` of a call, where it has one."""
         for case in self.cases(4):
             own, sizes = self.new(), self._sizes(case)
-            updates = [self._update(case, own, *sizes) for _ in range(3)]
+            updates = [self.update(case, own, *sizes) for _ in range(3)]
             together = getattr(updates[0].call, "together", None)
             if together is None:
                 return
@@ -150,9 +144,9 @@ class KernelLowRank(KernelBase):
                 pairs = list(zip(updates, places, strict=True))
                 wanted, _ = self._wide(query, y)
                 for update, at in pairs:
-                    update.call(self.tensor(query, x), wanted, self._ids(query, at))
+                    update.call(self.tensor(query, x), wanted, self.ids(query, at))
                 found, _ = self._wide(query, y)
-                given = [(update.call, self._ids(query, at)) for update, at in pairs]
+                given = [(update.call, self.ids(query, at)) for update, at in pairs]
                 together(self.tensor(query, x), found, given)
                 same = np.array_equal(self.read(query, found), self.read(query, wanted))
                 expect(same, f"{rows} rows of three adapters: other bits than one by one")
@@ -162,7 +156,7 @@ class KernelLowRank(KernelBase):
         check_rejected(self.new(), self.low_rank(), "op")
 
 
-class _Update:
+class Update:
     """A prepared update and its weights in float64."""
 
     def __init__(
@@ -170,6 +164,11 @@ class _Update:
     ) -> None:
         self.query, self.answer, self.call = query, answer, call
         self._down, self._up = down, up
+
+    @property
+    def product(self) -> F64:
+        """The weights of one linear map that does the same."""
+        return self._up @ self._down
 
     def truth(self, x: F64, y: F64) -> tuple[F64, F64]:
         """(y afterwards, the magnitudes of what it is the sum of)."""

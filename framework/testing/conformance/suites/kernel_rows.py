@@ -57,7 +57,8 @@ class KernelRows(KernelBase):
     )
     def rows_count_as_the_whole(self) -> None:
         for case in self.cases(5):
-            query = self._large() if case.index == 0 else self.use(case)
+            drawn = self.use(case)
+            query = self._large() if case.index == 0 else drawn
             weights, constants = self.draw(case, query)
             own = self.new()
             whole = own.prepare(query, weights, constants)
