@@ -125,7 +125,8 @@ class CoreState:
         if not request.has_run:
             request.cached = match.tokens
             request.waited = now - request.arrived_at
-            self.counters.prefix_queries += len(request.tokens)
+            if self.kv.caching and request.hit_limit():  # else nothing is looked for
+                self.counters.prefix_queries += len(request.tokens)
             self.counters.prefix_hits += match.tokens
         self.slots.cached[slot] = request.cached or 0
         self.slots.waited[slot] = request.waited

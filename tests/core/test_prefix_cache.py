@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from framework.contracts.pooling import PoolingParams
 from framework.core.kv import hashing
 from framework.core.kv.pages import PagePool
 from framework.errors import ConfigError, InputError, IntegrityError
@@ -221,7 +222,7 @@ def test_without_caching_nothing_is_hit(engine):
     one = engine(enable_prefix_caching=False)
     ask(one, "a", [1] * 20)
     assert ask(one, "b", [1] * 20).cached == 0
-    assert one.core.stats.prefix_hits == 0
+    assert (one.core.stats.prefix_queries, one.core.stats.prefix_hits) == (0, 0)
 
 
 def test_statistics_count_tokens_asked_and_found(engine):
@@ -230,6 +231,20 @@ def test_statistics_count_tokens_asked_and_found(engine):
     ask(one, "b", [1] * 18)
     stats = one.core.stats
     assert (stats.prefix_queries, stats.prefix_hits) == (38, 16)
+
+
+def test_statistics_do_not_count_tokens_that_nobody_looks_for(engine):
+    """Of vectors, and of prompts whose log-probabilities are wanted, all tokens are computed: they
+    would make the share that was found seem smaller than it is."""
+    one = engine(runner={"embedding_size": 3})
+    ask(one, "first", [1] * 20)
+    for name, more in (
+        ("vector", {"pooling": PoolingParams()}),
+        ("scored", {"prompt_logprobs": 0}),
+    ):
+        assert ask(one, name, [1] * 20, **more).cached == 0
+    assert ask(one, "last", [1] * 20).cached == 16
+    assert (one.core.stats.prefix_queries, one.core.stats.prefix_hits) == (40, 16)
 
 
 def test_a_pinned_prefix_survives_what_would_evict_it(engine):
