@@ -34,6 +34,7 @@ IMPORT_TO_DISTRIBUTION = {
     "google": "protobuf",
     "importlib_metadata": "importlib-metadata",
     "opentelemetry": "opentelemetry-api",
+    "pynvml": "nvidia-ml-py",
     "yaml": "pyyaml",
     "zmq": "pyzmq",
 }
@@ -44,6 +45,8 @@ WITHOUT_IMPORT: dict[str, set[str]] = {
         "opentelemetry-sdk",
         "opentelemetry-exporter-otlp-proto-http",
     },
+    # What the platform ranks first.
+    "framework-plugin-cuda": {"framework-plugin-triton"},
     # What puts the backend to work.
     "framework-plugin-llguidance": {"framework-plugin-structured"},
     "framework-plugin-outlines-core": {"framework-plugin-structured"},
