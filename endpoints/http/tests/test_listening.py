@@ -138,3 +138,43 @@ def test_keys_are_asked_for_behind_a_proxy_as_before_it(cut_off, recwarn):
 
     assert asyncio.run(ask()) == [200, 401, 401]
     assert not recwarn.list
+
+
+def endpoint_of(public, method, path):
+    """One with a route."""
+
+    class Made(Endpoint):
+        """Says where it is."""
+
+        def routes(self, service):
+            """See Endpoint."""
+            router = APIRouter()
+            router.add_api_route(path, lambda: path, methods=[method])
+            return router
+
+    Made.public = public
+    return Made()
+
+
+def test_what_is_public_needs_no_key_and_nothing_else_does_without():
+    endpoints = (
+        endpoint_of(True, "GET", "/items/{name}"),
+        endpoint_of(True, "GET", "/shared"),
+        endpoint_of(False, "POST", "/shared"),
+        endpoint_of(False, "GET", "/items/{name}/secret"),
+        endpoint_of(False, "GET", "/own/{name}"),
+    )
+
+    async def ask():
+        async with client_of(HostOptions(api_keys=["k"]), *endpoints) as client:
+            asked = [
+                *(("GET", "/items/a"), ("GET", "/items/a/secret"), ("GET", "/own/a")),
+                *(("POST", "/shared"), ("GET", "/shared")),
+            ]
+            return [(await client.request(*one)).status_code for one in asked]
+
+    assert asyncio.run(ask()) == [200, 401, 401, 401, 401]
+
+
+def test_there_are_no_websockets_which_no_key_would_guard():
+    assert HttpHost._config(None, HostOptions()).ws == "none"

@@ -14,7 +14,7 @@ from framework_http import faults
 from framework_http.counting import Counting, HttpCounts
 from framework_http.crowd import Crowd
 from framework_http.guards import BodyGuard, KeyGuard, Keys, Most, RequestIds
-from framework_http.places import RootPath
+from framework_http.places import Paths, RootPath
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -34,7 +34,7 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
         responses=faults.DOCUMENTED,
     )
     faults.install(app)
-    public: set[str] = set()
+    public, guarded = Paths(), Paths()
     claimed: list[Route] = []
     keys = Keys(options.api_keys)
     for mounted in endpoints:
@@ -42,14 +42,20 @@ def build_app(service: Service, endpoints: Sequence[Mounted], options: HostOptio
         router = mounted.endpoint.routes(service)
         routes = _routes(mounted, router)
         claimed += routes
-        if mounted.endpoint.public:
-            public |= {route.path for route in routes}
+        paths = public if mounted.endpoint.public else guarded
+        for route in routes:
+            paths.add(route.path)
         app.include_router(router, prefix=mounted.prefix)
     check_routes(claimed)
+
+    def is_public(path: str) -> bool:
+        # A path that two share, each with a method of its own, is no more open than either.
+        return path in public and path not in guarded
+
     # The last one added is the first to see a request.
     if options.max_concurrent is not None:
-        app.add_middleware(Crowd, most=options.max_concurrent, is_public=public.__contains__)
-    app.add_middleware(KeyGuard, keys=keys, is_public=public.__contains__)
+        app.add_middleware(Crowd, most=options.max_concurrent, is_public=is_public)
+    app.add_middleware(KeyGuard, keys=keys, is_public=is_public)
     app.add_middleware(BodyGuard, most=Most(options.max_body_bytes, options.max_body_values))
     if options.cors_origins:
         from starlette.middleware.cors import CORSMiddleware

@@ -79,6 +79,8 @@ class HttpHost(FrontEnd):
             log_config=None,
             # The only parser that bounds the size of headers.
             http=patient(options.read_seconds, options.write_seconds),
+            # No guard stands before another protocol, which no endpoint is promised either.
+            ws="none",
             h11_max_incomplete_event_size=options.max_header_bytes,
             server_header=False,
         )

@@ -1,10 +1,14 @@
-"""Where the server lies: at the root, or where a proxy mounts it."""
+"""Where the server lies, at the root or where a proxy mounts it, and which paths of it are what."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from starlette.routing import compile_path
+
 if TYPE_CHECKING:
+    import re
+
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
@@ -27,3 +31,21 @@ def route_path(scope: Scope) -> str:
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path[len(root) :] if root and path.startswith(f"{root}/") else path
+
+
+class Paths:
+    """Paths of routes, of which some have places for anything, as `/items/{id}`."""
+
+    def __init__(self) -> None:
+        self._plain: set[str] = set()
+        self._patterns: list[re.Pattern[str]] = []
+
+    def add(self, path: str) -> None:
+        """That of a route."""
+        if "{" in path:
+            self._patterns.append(compile_path(path)[0])
+        else:
+            self._plain.add(path)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._plain or any(pattern.match(path) for pattern in self._patterns)
