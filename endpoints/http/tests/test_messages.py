@@ -223,6 +223,7 @@ def test_results_of_tools_are_messages_of_their_own():
     "message",
     [
         {"role": "system", "content": "x"},
+        {"role": "user", "content": []},
         {"content": "x"},
         {"role": "user", "content": 3},
         {"role": "user", "content": [3]},

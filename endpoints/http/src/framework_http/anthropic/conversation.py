@@ -31,7 +31,7 @@ def messages_of(
 
 
 def _of_user(content: object, where: str) -> list[Message]:
-    """Texts that stand together are one message, each result is one."""
+    """Texts that stand together are one message, each result is one; there is one, at least."""
     found: list[Message] = []
     texts: list[str] = []  # of the message that is at its end
     for place, block in _blocks(content, where):
@@ -45,7 +45,10 @@ def _of_user(content: object, where: str) -> list[Message]:
                 found.append({"role": "tool", "tool_call_id": key, "content": text})
             case kind:
                 raise _bad(place, "a block of type text or tool_result", repr(kind))
-    return found + _said(texts)
+    found += _said(texts)
+    if not found:
+        raise _bad(where, "text, or a block at least", "an empty list")
+    return found
 
 
 def _said(texts: list[str]) -> list[Message]:

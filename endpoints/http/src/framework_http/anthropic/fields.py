@@ -90,13 +90,16 @@ def _function(tool: dict[str, Any], index: int) -> dict[str, Any]:
     if tool.get("type") not in (None, "custom"):
         kind = repr(tool["type"])
         raise refuse(f"a tool of type {kind:.40}", "the server runs no tools; give an input_schema")
-    if not isinstance(tool.get("name"), str) or not isinstance(tool.get("input_schema"), dict):
+    name, schema = tool.get("name"), tool.get("input_schema")
+    whole = isinstance(name, str) and isinstance(schema, dict)
+    if not whole or tool["input_schema"].get("type", "object") != "object":
         raise InputError(
             f"tools[{index}] is not understood",
             parameter="tools",
-            expected='{"name": "...", "input_schema": {...}}',
+            expected='{"name": "...", "input_schema": {"type": "object", ...}}',
+            found=f"the name {name!r:.60} and the input_schema {schema!r:.80}",
         )
-    function = {"name": tool["name"], "parameters": tool["input_schema"]}
+    function = {"name": name, "parameters": schema}
     if tool.get("description") is not None:
         function["description"] = tool["description"]
     return {"type": "function", "function": function}
