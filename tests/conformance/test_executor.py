@@ -1,7 +1,7 @@
 """One broken executor for each clause of its own; beside its plugin, `in_process` passes them.
 
-What executors share with runners is checked by the same methods; `test_model_runner` has mutants
-for those.
+What executors share with runners is checked by the same methods; `runner_mutants` and its like
+have mutants for those.
 """
 
 from __future__ import annotations
