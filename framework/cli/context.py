@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from framework.config.once import put_once
 from framework.errors import ConfigError
 from framework.shown import shown
 
@@ -75,7 +76,8 @@ def parse_options(texts: list[str]) -> dict[str, str]:
     options: dict[str, str] = {}
     for text in texts:
         kind, name, key, value = parse_option(text)
-        _put_once(options, f"{kind}.{name}.{key}", value, "--plugin-option")
+        path = f"{kind}.{name}.{key}"
+        put_once(options, path, value, f"--plugin-option gives {shown(path, 80)}")
     return options
 
 
@@ -108,19 +110,8 @@ def parse_settings(texts: Sequence[str]) -> dict[str, object]:
             )
         structured = value[:1] in ("[", "{")
         read = read_yaml(value, f"--set {name}") if structured else none_or_text(name, value)
-        _put_once(settings, name, read, "--set")
+        put_once(settings, name, read, f"--set gives {shown(name, 80)}")
     return settings
-
-
-def _put_once(found: dict[str, Any], name: str, value: object, flag: str) -> None:
-    """Raises ConfigError for a name that is there; the value may be a secret."""
-    if name in found:
-        raise ConfigError(
-            f"{flag} gives {shown(name, 80)} twice",
-            expected="one value of each",
-            mend="leave one of them out",
-        )
-    found[name] = value
 
 
 def resolved_of(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from framework.config.once import put_once
 from framework.errors import ConfigError
 
 
@@ -19,13 +20,8 @@ def nested_options(
 
     def put(kind: str, name: str, key: str, value: object) -> None:
         keys = nested.setdefault(kind, {}).setdefault(name, {})
-        if key in keys:
-            raise ConfigError(
-                f"the option {kind}.{name}.{key} is there twice{f' ({source})' if source else ''}",
-                expected="one value of each option",
-                mend="leave one of them out",
-            )
-        keys[key] = value
+        where = f" ({source})" if source else ""
+        put_once(keys, key, value, f"the option {kind}.{name}.{key} is there", where)
 
     for path, value in options.items():
         parts = str(path).split(".", 2)

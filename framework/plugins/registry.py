@@ -88,9 +88,8 @@ class PluginRegistry:
         for record in self._records:
             self._admission.judge(record)
         lookup.note_shared_names(self._records)
-        strict = self.policy.strict
         self.problems: tuple[Problem, ...] = (
-            *(replace(problem, fatal=strict) for problem in (*missing, *found.problems)),
+            *(replace(each, fatal=self.policy.strict) for each in (*missing, *found.problems)),
             *policy_problems(self.policy, self._records, self.first_party),
             *option_problems(self.options, self._records, self.kinds),
         )
@@ -283,9 +282,8 @@ class PluginRegistry:
 
     def _resolve(self, kind: str, name: str, *, named: bool = False) -> Record:
         self.check()
-        row = self.kind(kind)
+        row, records = self.kind(kind), self.records(kind)
         lift = self._admission.lift if named else None
-        records = self.records(kind)
         return lookup.resolve(name, row, records, first_party=self.first_party, lift=lift)
 
     def _note_replaced(self, records: Sequence[Record]) -> None:
