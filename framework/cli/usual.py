@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from framework.cli.options import DEFAULT_MODEL
+from framework.config.dtypes import DTYPE_ALIASES
 from framework.contracts.attention_backend import AttentionQuery
 from framework.contracts.kernel import KernelQuery
 from framework.contracts.model_source import ModelQuery
@@ -30,7 +31,8 @@ def usual_query(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Q
     if platform is None:
         return None
     facts = platform.facts()
-    dtype, kept = config.model.dtype, config.cache.kv_cache_dtype
+    set_to = (config.model.dtype, config.cache.kv_cache_dtype)
+    dtype, kept = (DTYPE_ALIASES.get(name, name) for name in set_to)
     dtype = facts.dtypes[0] if dtype == "auto" else dtype
     return AttentionQuery(
         platform=facts.name,

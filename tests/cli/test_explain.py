@@ -58,6 +58,7 @@ def test_an_attention_backend_and_a_model_source_are_chosen_without_a_model():
     [
         (["kv_cache_dtype=float16"], "dtype='float32', cache_dtype='float16'"),
         (["dtype=bfloat16"], "dtype='bfloat16', cache_dtype='bfloat16'"),
+        (["dtype=float", "kv_cache_dtype=half"], "dtype='float32', cache_dtype='float16'"),
     ],
 )
 def test_a_backend_is_asked_about_what_the_configuration_says(settings, query, tmp_path):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, cast
 
+from framework.config.dtypes import DTYPE_ALIASES
 from framework.contracts.platform import Detection, DeviceFacts, Platform
 from framework.errors import ConfigError, SelectionError
 from framework.plugins.blame import blaming, expect, unfit
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from framework.plugins.registry import PluginRegistry
 
 DTYPES = ("float32", "bfloat16", "float16")
-DTYPE_ALIASES: Mapping[str, str] = {"float": "float32", "half": "float16"}
 
 
 def choose_platform(registry: PluginRegistry, operator: str | None) -> Platform:
