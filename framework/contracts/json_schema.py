@@ -68,6 +68,19 @@ def used_by(schema: object) -> Used:
     return Used(frozenset(keywords), frozenset(formats))
 
 
+def schemas_in(schema: object) -> Iterator[Mapping[Any, Any]]:
+    """The schema and all that it holds or refers to, each once; True and False are left out."""
+    seen: set[int] = set()
+    inside = [schema]
+    while inside:
+        one = inside.pop()
+        if isinstance(one, Mapping) and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            inside += _parts(one)
+            inside.append(_resolve(schema, one.get("$ref"))[1])
+
+
 def _parts(schema: Mapping[Any, Any]) -> Iterator[Any]:
     """The schemas inside."""
     for word, value in schema.items():

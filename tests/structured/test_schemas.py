@@ -14,6 +14,7 @@ from framework.errors import InputError, UnsupportedError
 from tests.structured.schemas import schemas
 
 jsonschema = pytest.importorskip("jsonschema")
+jsonschema_rs = pytest.importorskip("jsonschema_rs")
 # "One" and "two" of everything that ends a part of JSON, so that a random model gets there.
 CLOSING = ['"', '"}', '",', "}", "]", '"]', ","]
 
@@ -35,13 +36,21 @@ def served(llm, all_schemas):
 
 def faults(schema, text):
     """What the schema has against a text."""
-    cls = jsonschema.Draft202012Validator
     try:
         value = json.loads(text)
     except ValueError as error:
         return [str(error)]
-    validator = cls(schema, format_checker=cls.FORMAT_CHECKER)
-    return [error.message for error in validator.iter_errors(value)]
+    return against(schema, value)
+
+
+def against(schema, value):
+    """What it has against a value.  Of the two validators the first knows half of the formats."""
+    cls = jsonschema.Draft202012Validator
+    both = (
+        cls(schema, format_checker=cls.FORMAT_CHECKER),
+        jsonschema_rs.Draft202012Validator(schema, validate_formats=True),
+    )
+    return [error.message for validator in both for error in validator.iter_errors(value)]
 
 
 def check_outputs(llm, name, model, all_schemas, temperature=1.5):

@@ -33,6 +33,7 @@ STRUCTURES = [
     ({"regex": r"[0-9]{3}-[0-9]{4}"}, re.compile(r"[0-9]{3}-[0-9]{4}").fullmatch),
     ({"choice": ["positive", 'négative "x"\n']}, ["positive", 'négative "x"\n'].__contains__),
     ({"grammar": 'root ::= "x" ("a" | "b"){1,5} "."'}, re.compile("x[ab]{1,5}[.]").fullmatch),
+    ({"grammar": 'start: "x\u2028" /[ab]/'}, re.compile("x\u2028[ab]").fullmatch),
     ({"grammar": 'start: "x" /[ab]{1,5}/ "."'}, re.compile("x[ab]{1,5}[.]").fullmatch),
 ]
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 from llguidance import LLMatcher, StructTag, regex_to_lark
 from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
 
+from framework.contracts.json_schema import schemas_in
 from framework.contracts.structured_output import WHITE_SPACE, Grammar
 from framework.contracts.structures import query_of
 from framework.errors import InputError, UnsupportedError
@@ -16,6 +18,7 @@ _SPACE = rf"[\x20\x0A\x0D\x09]{{0,{WHITE_SPACE}}}"
 _HEAD = '%llguidance {"no_forcing": true}\n'
 """Bytes that can only come next may come as any token: masks are exact."""
 _JSON = {"whitespace_pattern": _SPACE, "lenient": False, "coerce_one_of": False}
+_BOUNDS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
 _UNSERVED = ("not supported", "unimplemented", "unknown format", "too complex", "too large")
 """What its messages say of a grammar that is right and beyond it."""
 
@@ -40,7 +43,9 @@ def refusal(message: str) -> InputError | UnsupportedError:
 def _source(grammar: Grammar) -> str:
     match grammar.structure:
         case "json":
-            return _HEAD + f"start: {_json(json.loads(grammar.text))}"
+            schema = json.loads(grammar.text)
+            _check_bounds(schema)
+            return _HEAD + f"start: {_json(schema)}"
         case "json_object":
             return _HEAD + f"start: {_json({'type': 'object'})}"
         case "regex":
@@ -61,9 +66,30 @@ def _json(schema: Any) -> str:
     return "%json " + json.dumps({**own, "x-guidance": _JSON}, ensure_ascii=False)
 
 
+def _check_bounds(schema: Any) -> None:
+    """Of a range of numbers that begins behind an integer and ends before the next, counted from
+    zero, the library takes that integer in.  Bounds of several schemas may come together: all are
+    looked at."""
+    lows, highs, without = set(), set(), set()
+    for one in schemas_in(schema):
+        for word in _BOUNDS & one.keys():
+            value = one[word]
+            if isinstance(value, int | float):
+                (lows if word.lower().endswith("minimum") else highs).add(value)
+                if word.startswith("exclusive") and value % 1 == 0:
+                    without.add(value)
+    for low, high in product(lows, highs):
+        if 0 < high - low < 1 and (low if low >= 0 else high) in without:
+            raise UnsupportedError(
+                f"numbers between {low} and {high}, of which an integer is left out, "
+                "are not supported"
+            )
+
+
 def _with_head(lark: str) -> str:
     """With our options in place of those that it brings."""
-    lines = [line for line in lark.splitlines() if not line.lstrip().startswith("%llguidance")]
+    # Only there does its line end: other ends of lines may stand in texts.
+    lines = [line for line in lark.split("\n") if not line.lstrip().startswith("%llguidance")]
     return _HEAD + "\n".join(lines)
 
 
@@ -95,5 +121,6 @@ def _tags(asked: dict[str, Any]) -> str:
 def _tag(one: dict[str, Any], triggers: list[str]) -> StructTag:
     begin = str(one["begin"])
     trigger = next(trigger for trigger in triggers if begin.startswith(trigger))
+    _check_bounds(one["schema"])
     schema = {**one["schema"], "x-guidance": _JSON}
     return StructTag(trigger=trigger, begin=begin, grammar=schema, end=str(one["end"]))

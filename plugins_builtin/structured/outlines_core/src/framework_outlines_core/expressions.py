@@ -10,6 +10,7 @@ from outlines_core.json_schema import build_regex_from_schema
 
 from framework.contracts.structured_output import Grammar
 from framework.errors import InputError, UnsupportedError
+from framework_outlines_core.beside import check_beside
 
 END = b"\0"
 """What follows each output in its expression.  The library does not go on from where an output
@@ -25,7 +26,7 @@ def checked(grammar: Grammar) -> str:
         expression = f"(?:{_expression(grammar)})\\x00"
         # Over single bytes an index is quickly made; with all tokens it has the same states.
         Index(expression, Vocabulary(_BYTES, {bytes([value]): [value] for value in range(_BYTES)}))
-    except UnsupportedError:
+    except (InputError, UnsupportedError):
         raise
     except Exception as error:  # ValueError and others, by the place where it is found
         text = " ".join(str(error).split())[:400]
@@ -37,7 +38,9 @@ def checked(grammar: Grammar) -> str:
 def _expression(grammar: Grammar) -> str:
     match grammar.structure:
         case "json":
-            _check_names(json.loads(grammar.text))
+            schema = json.loads(grammar.text)
+            _check_names(schema)
+            check_beside(schema)
             built = str(build_regex_from_schema(grammar.text))
             # In formats it means digits of JSON, not those of every script.
             return re.sub(r"\\(.)", lambda pair: "[0-9]" if pair[1] == "d" else pair[0], built)
