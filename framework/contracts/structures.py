@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from framework.contracts.json_schema import Used, used_by
@@ -34,14 +34,12 @@ def grammar_of(asked: Mapping[str, Any]) -> Grammar:
 def query_of(grammar: Grammar) -> StructureQuery:
     """What the grammar makes use of.  It must be one that `grammar_of` gives."""
     if grammar.structure == "json":
-        used = used_by(json.loads(grammar.text))
-        return _query(grammar, None, used)
+        return _query(grammar, None, _used(grammar))
     if grammar.structure == "grammar":
         return _query(grammar, "ebnf" if "::=" in grammar.text else "lark", _NOTHING)
     if grammar.structure == "structural_tag":
-        tag = json.loads(grammar.text)
-        used = _together(used_by(schema) for schema in _schemas(tag))
-        return _query(grammar, "format" if "format" in tag else "tags", used)
+        dialect = "format" if "format" in json.loads(grammar.text) else "tags"
+        return _query(grammar, dialect, _used(grammar))
     return _query(grammar, None, _NOTHING)
 
 
@@ -54,16 +52,24 @@ def _query(grammar: Grammar, dialect: str | None, used: Used) -> StructureQuery:
     )
 
 
-def _together(several: Iterable[Used]) -> Used:
+def _used(grammar: Grammar) -> Used:
     keywords: frozenset[str] = frozenset()
     formats: frozenset[str] = frozenset()
-    for used in several:
+    for used in map(used_by, schemas_of(grammar)):
         keywords, formats = keywords | used.keywords, formats | used.formats
     return Used(keywords, formats)
 
 
-def _schemas(tag: object) -> Iterable[Any]:
-    """The JSON schemas in a structural tag, wherever they stand."""
+def schemas_of(grammar: Grammar) -> Iterator[Any]:
+    """The JSON schemas in a grammar; each is a document of its own."""
+    if grammar.structure == "json":
+        yield json.loads(grammar.text)
+    elif grammar.structure == "structural_tag":
+        yield from schemas_in_tag(json.loads(grammar.text))
+
+
+def schemas_in_tag(tag: object) -> Iterator[Any]:
+    """Those in a structural tag, wherever they stand: the very objects."""
     inside = [tag]
     while inside:
         one = inside.pop()

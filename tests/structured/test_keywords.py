@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from framework.contracts.json_schema import schemas_in, used_by
+from framework.contracts.structures import grammar_of
 from framework.errors import InputError, UnsupportedError
 from tests.structured.schemas import schemas
 from tests.structured.test_schemas import INSTALLED, against, some_of
@@ -17,6 +18,23 @@ INTEGER = {"type": "integer"}
 AB = {"enum": ["a", "b", "abc"]}
 ROWS = {"type": "array", "items": INTEGER}
 OPEN = {"type": "object", "properties": {"a": INTEGER}}
+ESCAPED = (
+    *(
+        '^"$',
+        '^["]$',
+        "^\\\\$",
+        "^[\\\\]$",
+        "^\\x22$",
+        "^\\u005c$",
+        "^\\n$",
+        "^\n$",
+        "^\\t$",
+        "^\t$",
+    ),
+    *("^\\cA$", "^[\\b]$", "^\\0$", "^\\x07$", "^\\u0007$", '^a\\"$'),
+)
+"""Of characters that JSON writes with a backslash."""
+REPEATED = ("^(ab+)?c$", "^(a+b)?$", "^x(a(bc{1,2})?)??y$", "^((a|b)c+|d)?$", "^[)?](a*b)?$")
 
 BESIDE: list[Any] = [
     {"type": "integer", "enum": ["a", 1]},
@@ -52,6 +70,20 @@ BESIDE: list[Any] = [
     {"type": "number", "exclusiveMinimum": 1, "exclusiveMaximum": 1.5},
     {"type": "number", "exclusiveMinimum": -0.5, "exclusiveMaximum": 0},
     {"allOf": [{"type": "number", "exclusiveMinimum": 10}, {"maximum": 10.5}]},
+    {"type": "number", "minimum": 1e-7, "maximum": 2e-7},
+    *({word: 3} for word in ("minimum", "maxLength", "minLength")),
+    {"required": ["a"]},
+    {"pattern": "^a$"},
+    {"format": "uuid"},
+    {"type": "string", "format": "uuid", "pattern": "^a"},
+    {"type": "string", "format": "date", "pattern": "^2"},
+    {"type": "string", "format": "email", "allOf": [{"maxLength": 6}]},
+    *({"type": "string", "pattern": pattern} for pattern in (*ESCAPED, *REPEATED)),
+]
+BROKEN: list[Any] = [
+    {"type": "string", "minLength": -1},
+    {**ROWS, "maxItems": -1},
+    {"type": "object", "additionalProperties": {**ROWS, "minItems": -3}},
 ]
 
 
@@ -72,6 +104,13 @@ def test_keywords_beside_each_other_are_kept_or_refused(name):
     assert not flaws, "\n".join(flaws)
 
 
+@pytest.mark.parametrize("name", INSTALLED)
+def test_counts_below_zero_are_refused_by_the_check(name):
+    for schema in BROKEN:
+        with pytest.raises((InputError, UnsupportedError)):
+            backend(name).check(grammar_of({"json": schema}))
+
+
 GOOD: list[Any] = [
     {**AB, "type": "string"},
     {"type": ["integer", "null"], "enum": [1, 2.0, None]},
@@ -81,6 +120,7 @@ GOOD: list[Any] = [
     {**ROWS, "minItems": 1, "maxItems": 2},
     {"$ref": "#/$defs/a", "description": "x", "$defs": {"a": AB}},
     {**OPEN, "properties": {"type": AB, "enum": INTEGER, "required": AB}, "required": ["type"]},
+    {"type": "object", "additionalProperties": {"type": "string", "maxLength": 3}},
 ]
 
 

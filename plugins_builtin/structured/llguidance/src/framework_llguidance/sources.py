@@ -9,6 +9,7 @@ from typing import Any
 from llguidance import LLMatcher, StructTag, regex_to_lark
 from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
 
+from framework.contracts.json_formats import with_patterns
 from framework.contracts.json_schema import schemas_in
 from framework.contracts.structured_output import WHITE_SPACE, Grammar
 from framework.contracts.structures import query_of
@@ -19,6 +20,9 @@ _HEAD = '%llguidance {"no_forcing": true}\n'
 """Bytes that can only come next may come as any token: masks are exact."""
 _JSON = {"whitespace_pattern": _SPACE, "lenient": False, "coerce_one_of": False}
 _BOUNDS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
+_LOOSE = ("date", "date-time", "email", "hostname", "time")
+"""Formats of which it takes values that are none: 29 February of any year, leap seconds of any
+minute, labels of any length and with reserved hyphens."""
 _UNSERVED = ("not supported", "unimplemented", "unknown format", "too complex", "too large")
 """What its messages say of a grammar that is right and beyond it."""
 
@@ -43,9 +47,7 @@ def refusal(message: str) -> InputError | UnsupportedError:
 def _source(grammar: Grammar) -> str:
     match grammar.structure:
         case "json":
-            schema = json.loads(grammar.text)
-            _check_bounds(schema)
-            return _HEAD + f"start: {_json(schema)}"
+            return _HEAD + f"start: {_json(_strict(json.loads(grammar.text)))}"
         case "json_object":
             return _HEAD + f"start: {_json({'type': 'object'})}"
         case "regex":
@@ -64,6 +66,12 @@ def _json(schema: Any) -> str:
     """A schema as a term of Lark.  True and False are schemas, too, which it does not know."""
     own = schema if isinstance(schema, dict) else {} if schema else {"enum": []}
     return "%json " + json.dumps({**own, "x-guidance": _JSON}, ensure_ascii=False)
+
+
+def _strict(schema: Any) -> Any:
+    """Without what it would take too loosely."""
+    _check_bounds(schema)
+    return with_patterns(schema, _LOOSE)
 
 
 def _check_bounds(schema: Any) -> None:
@@ -121,6 +129,5 @@ def _tags(asked: dict[str, Any]) -> str:
 def _tag(one: dict[str, Any], triggers: list[str]) -> StructTag:
     begin = str(one["begin"])
     trigger = next(trigger for trigger in triggers if begin.startswith(trigger))
-    _check_bounds(one["schema"])
-    schema = {**one["schema"], "x-guidance": _JSON}
+    schema = {**_strict(one["schema"]), "x-guidance": _JSON}
     return StructTag(trigger=trigger, begin=begin, grammar=schema, end=str(one["end"]))

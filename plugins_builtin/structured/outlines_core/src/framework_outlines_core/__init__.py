@@ -23,7 +23,7 @@ class OutlinesCore(StructuredOutput):
     coverage = Coverage(
         structures=frozenset(("json", "regex", "choice")),
         keywords=frozenset(_KEYWORDS),
-        formats=frozenset(("date", "date-time", "time", "uuid")),
+        formats=frozenset(("date", "date-time", "ipv4", "time", "uuid")),
     )
 
     def check(self, grammar: Grammar) -> None:

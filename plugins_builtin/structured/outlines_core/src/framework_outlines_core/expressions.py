@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 
 from outlines_core import Index, Vocabulary
 from outlines_core.json_schema import build_regex_from_schema
 
+from framework.contracts.json_formats import PATTERNS, with_patterns
 from framework.contracts.structured_output import Grammar
 from framework.errors import InputError, UnsupportedError
-from framework_outlines_core.beside import check_beside
+from framework_outlines_core.beside import check_read
 
 END = b"\0"
 """What follows each output in its expression.  The library does not go on from where an output
@@ -40,10 +40,9 @@ def _expression(grammar: Grammar) -> str:
         case "json":
             schema = json.loads(grammar.text)
             _check_names(schema)
-            check_beside(schema)
-            built = str(build_regex_from_schema(grammar.text))
-            # In formats it means digits of JSON, not those of every script.
-            return re.sub(r"\\(.)", lambda pair: "[0-9]" if pair[1] == "d" else pair[0], built)
+            check_read(schema)
+            strict = with_patterns(schema, PATTERNS)
+            return str(build_regex_from_schema(json.dumps(strict, ensure_ascii=False)))
         case "regex":
             return grammar.text
         case "choice":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from framework.contracts.json_formats import PATTERNS
 from framework.contracts.structured_output import (
     CompiledGrammar,
     Coverage,
@@ -33,7 +34,7 @@ class XGrammar(StructuredOutput):
         ),
         dialects=frozenset(("ebnf", "tags", "format")),
         keywords=frozenset(_KEYWORDS),
-        formats=frozenset(("email", "ipv4", "uuid")),
+        formats=frozenset(PATTERNS),
     )
 
     def __init__(self, options: object = None) -> None:

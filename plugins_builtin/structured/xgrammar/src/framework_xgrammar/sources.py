@@ -8,14 +8,17 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from xgrammar import Grammar as Automaton
 from xgrammar import StructuralTag, StructuralTagItem
 
-from framework.contracts.json_schema import ASSERTIONS
+from framework.contracts.json_formats import PATTERNS, with_patterns
 from framework.contracts.structured_output import WHITE_SPACE, Grammar
-from framework.contracts.structures import query_of
+from framework.contracts.structures import query_of, schemas_in_tag, schemas_of
 from framework.errors import InputError, UnsupportedError
+from framework_xgrammar.ignored import check_read
+from framework_xgrammar.patterns import rewritten
 
 
 def checked(grammar: Grammar) -> Automaton:
@@ -24,7 +27,7 @@ def checked(grammar: Grammar) -> Automaton:
         _check_ignored(grammar)
         with _no_warnings():
             return _automaton(grammar)
-    except UnsupportedError:
+    except (InputError, UnsupportedError):
         raise
     except Exception as error:  # RuntimeError, ValidationError, KeyError ...
         text = _plain(str(error)) or type(error).__name__
@@ -39,44 +42,44 @@ def _check_ignored(grammar: Grammar) -> None:
         and {"maxLength", "minLength"} & query_of(grammar).keywords
     ):
         raise UnsupportedError("the length of a text in a structural tag is not supported")
-    inside = [json.loads(grammar.text)] if grammar.structure in ("json", "structural_tag") else []
-    while inside:
-        one = inside.pop()
-        if isinstance(one, dict):
-            inside += one.values()
-            beside = ASSERTIONS.intersection(one) - {"anyOf", "oneOf"}
-            if ("anyOf" in one or "oneOf" in one) and beside:
-                raise UnsupportedError(f"anyOf beside {min(beside)} is not supported")
-        elif isinstance(one, list):
-            inside += one
+    for schema in schemas_of(grammar):
+        check_read(schema)
 
 
 def _automaton(grammar: Grammar) -> Automaton:
     match grammar.structure:
         case "json":
-            return _json(grammar.text)
+            return _json(_strict(json.loads(grammar.text)))
         case "json_object":
-            return _json('{"type":"object"}')
+            return _json({"type": "object"})
         case "regex":
             return Automaton.from_regex(grammar.text)
         case "choice":
-            texts = map(_literal, json.loads(grammar.text))
+            texts = map(_dumped, json.loads(grammar.text))
             return Automaton.from_ebnf(f"root ::= {' | '.join(texts)}")
         case "grammar":
             return Automaton.from_ebnf(grammar.text)
         case "structural_tag":
-            return _tags(json.loads(grammar.text))
+            tag = json.loads(grammar.text)
+            for schema in schemas_in_tag(tag):
+                _strict(schema)
+            return _tags(tag)
     raise UnsupportedError(f"no structure {grammar.structure!r} is served")
 
 
-def _json(schema: str) -> Automaton:
+def _strict(schema: Any) -> Any:
+    """Changed in place, without what it would take too loosely."""
+    return rewritten(with_patterns(schema, PATTERNS))
+
+
+def _json(schema: Any) -> Automaton:
     return Automaton.from_json_schema(
-        schema, any_whitespace=True, max_whitespace_cnt=WHITE_SPACE, strict_mode=True
+        _dumped(schema), any_whitespace=True, max_whitespace_cnt=WHITE_SPACE, strict_mode=True
     )
 
 
-def _literal(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _tags(asked: dict[str, object]) -> Automaton:
