@@ -20,8 +20,8 @@ Fits = Callable[[torch.Tensor], bool]
 FLOAT32, BFLOAT16, FLOAT16, INT8, INT16 = 0, 1, 2, 3, 4
 LARGEST = 65504.0
 ROWS_AT_A_TIME = 1024
-NUMBERS_AT_A_TIME = 2**19
-"""Of what is read by rows: 2 MiB, which stay in a cache from their reading to their packing."""
+NUMBERS_AT_A_TIME = 2**17
+"""Of what is read by rows: 512 KiB, which stay in a cache from their reading to their packing."""
 GRAIN = 64
 """Every instruction set has panels of so many outputs, or of a part of it."""
 MOST_INPUTS = 65536
