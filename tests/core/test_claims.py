@@ -77,6 +77,30 @@ def test_a_page_that_is_given_back_counts_for_the_one_that_has_it_alone(
     one.run()
 
 
+@pytest.mark.parametrize(("pages", "running"), [(13, 2), (12, 1)])
+def test_who_hits_the_pages_of_another_leaves_room_for_him_to_need_as_many(engine, pages, running):
+    """The first has 3 of 5 pages, 2 of which are no longer his own to give back when the second
+    hits them: he may claim 2 + 2, and the second 4 beside the one that it takes now."""
+    one = engine(
+        runner={
+            "layers": {"a": SlidingWindowSpec(**HEADS, window=6)},
+            "num_pages": pages,
+            "page_tokens": 4,
+            "max_model_len": 40,
+        },
+        max_num_batched_tokens=8,
+        whole_sequence_must_fit=True,
+    )
+    one.add("first", [1] * 9, 12)
+    one.step()
+    one.step()
+    one.add("second", [1] * 9, 12)
+    one.step()
+    assert one.core.stats.running == running
+    one.run()
+    assert one.core.stats.preemptions == 0
+
+
 def test_what_an_encoder_left_is_claimed_once(engine):
     """Each request takes three pages for its encoder's states at once and six for its tokens:
     two fit into 18 pages, in 17 the second waits."""

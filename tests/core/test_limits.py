@@ -145,6 +145,23 @@ def test_the_watermark_keeps_pages_free_beside_one_that_loads_too(engine, share,
     one.run()
 
 
+def test_a_deadline_ends_who_waits_for_its_pages_from_elsewhere(engine):
+    class Never(SchedulerParticipant):
+        def external_prefix(self, request, local_hit):
+            return External(4, lambda: None)
+
+    now = [0.0]
+    one = engine(participants={"never": Never()}, clock=lambda: now[0])
+    one.add("loads", [1] * 9, 2, extras={"never": b""}, deadline=5.0)
+    one.step()
+    one.step()
+    assert (one.core.stats.loading, one.answers["loads"].reason) == (1, None)
+    now[0] = 6.0
+    answer = one.run()["loads"]
+    assert (answer.reason, answer.timed_out, one.core.stats.loading) == ("error", True, 0)
+    assert "deadline" in answer.error
+
+
 def test_a_request_that_is_alone_may_use_what_the_watermark_keeps_free(engine):
     """15 of 20 pages, where 10 must stay free beside others: nobody would ever start it."""
     one = engine(runner={"num_pages": 21}, watermark=0.5)
