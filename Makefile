@@ -14,6 +14,8 @@ WORKERS ?= -n 2 --dist loadfile
 # Compiled before tests: they start hundreds of processes, and where PYTHONDONTWRITEBYTECODE is set
 # each of these would compile what it imports.
 SOURCES := framework plugins_builtin platforms attention_backends io_processors endpoints
+# Tests and demo are for the CPU, also on a machine with a GPU, where torch may be built without CUDA.
+export CUDA_VISIBLE_DEVICES :=
 QUESTION ?= What is the capital of France? Answer in one sentence.
 
 .PHONY: demo test test-core test-long lint docs goldens goldens-sse bench bench-core clean

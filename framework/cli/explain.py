@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from framework.cli import options
+from framework.cli.attention_queries import attention_queries
 from framework.cli.context import resolved_of
 from framework.cli.model_query import KINDS, model_query
+from framework.cli.place import Place, parse_capability
 from framework.cli.printing import (
     Json,
     plain,
@@ -26,6 +28,8 @@ from framework.cli.usual import (
     usual_queries,
     usual_query,
 )
+from framework.contracts.attention_backend import AttentionQuery
+from framework.contracts.model import ArchitectureQuery
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
@@ -34,7 +38,8 @@ if TYPE_CHECKING:
     from framework.plugins.kinds import Kind
     from framework.plugins.registry import PluginRegistry
 
-_ABOUT = ", ".join(KINDS)
+ATTENTION = "attention_backend"
+_ABOUT = ", ".join((*KINDS, ATTENTION))
 
 
 def explain(
@@ -47,6 +52,13 @@ def explain(
         str | None,
         typer.Option("--model", "-m", help=f"Ask what this model's start asks: {_ABOUT}."),
     ] = None,
+    platform: Annotated[
+        str | None, typer.Option(help="As if the operator had chosen this platform.")
+    ] = None,
+    capability: Annotated[
+        str | None,
+        typer.Option(help="As if that platform had a device of this capability, such as 9.0."),
+    ] = None,
     config: options.Config = None,
     settings: options.Settings = None,
     as_json: Json = False,
@@ -57,17 +69,20 @@ def explain(
 
     said = resolved_of(context, None, config, settings).config
     registry = open_registry(said)
-    row = registry.kind(kind)
+    row = _kind_named(registry, kind)
+    place = Place(registry, said, platform, _capability(capability))
     queries: Sequence[Query | None]
     asked = []
     with plugins_speak_aside():
         if model is None:
-            queries = _queries(registry, row, said) or (None,)
+            queries = _queries(place, row, said) or (None,)
+        elif row.name == ATTENTION:
+            queries = _attention(place, row, said, model)
         else:
             queries = (model_query(registry, row.name, model),)
         for query in queries:
             name = choice or configured(said, row, query)
-            rows, failure = _asked(registry, row, query, name, said)
+            rows, failure = _asked(place, row, query, name)
             asked.append((query, rows, failure))
     if as_json:
         facts: list[dict[str, Any]] = [
@@ -93,24 +108,40 @@ def explain(
         raise typer.Exit(1)
 
 
-def _queries(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Sequence[Query]:
+def _capability(text: str | None) -> tuple[int, int] | None:
+    return None if text is None else parse_capability(text)
+
+
+def _kind_named(registry: PluginRegistry, name: str) -> Kind:
+    """The kind of that name, or the only one that begins so: "attention" will do."""
+    longer = [kind.name for kind in registry.kinds if kind.name.startswith(f"{name}_")]
+    known = any(kind.name == name for kind in registry.kinds)
+    return registry.kind(longer[0] if len(longer) == 1 and not known else name)
+
+
+def _attention(place: Place, kind: Kind, config: EngineConfig, model: str) -> Sequence[Query]:
+    """What the configuration of a model asks of attention, where a platform is ready."""
+    usual = usual_query(place, kind, config)
+    about = model_query(place.registry, "model", model)
+    if not isinstance(usual, AttentionQuery) or not isinstance(about, ArchitectureQuery):
+        return ()
+    return attention_queries(usual, about.config)
+
+
+def _queries(place: Place, kind: Kind, config: EngineConfig) -> Sequence[Query]:
     """What candidates of a kind are asked here: what the contract's file publishes, or the
     usual query."""
-    query = default_query(kind) or usual_query(registry, kind, config)
-    return (query,) if query is not None else usual_queries(registry, kind, config)
+    query = default_query(kind) or usual_query(place, kind, config)
+    return (query,) if query is not None else usual_queries(place, kind)
 
 
 def _asked(
-    registry: PluginRegistry,
-    kind: Kind,
-    query: Query | None,
-    choice: str | None,
-    config: EngineConfig,
+    place: Place, kind: Kind, query: Query | None, choice: str | None
 ) -> tuple[list[dict[str, Any]], FrameworkError | None]:
     """Rows for one query, and the error of a selection that would not succeed."""
     if query is None:
-        return _candidates(registry, kind, choice), None
-    return _answers(registry, kind, query, choice, config)
+        return _candidates(place.registry, kind, choice), None
+    return _answers(place, kind, query, choice)
 
 
 def default_query(kind: Kind) -> Query | None:
@@ -131,19 +162,15 @@ def _nothing(kind: Kind) -> str:
 
 
 def _answers(
-    registry: PluginRegistry,
-    kind: Kind,
-    query: Query,
-    choice: str | None,
-    config: EngineConfig,
+    place: Place, kind: Kind, query: Query, choice: str | None
 ) -> tuple[list[dict[str, Any]], FrameworkError | None]:
     """Rows, and the error of a selection that would not succeed."""
     from framework.errors import PluginError
     from framework.plugins.selection import ask_all, select
 
+    registry, ranking = place.registry, platform_ranking(place, kind)
     table = ask_all(registry, kind.name, query)
     rows = [row.as_dict() for row in table]
-    ranking = platform_ranking(registry, kind, config)
     try:
         chosen = select(registry, kind.name, query, operator=choice, ranking=ranking).record
     except PluginError as error:

@@ -15,6 +15,7 @@ from framework.plugins.kinds import Scope
 from framework.plugins.sets import within
 
 if TYPE_CHECKING:
+    from framework.cli.place import Place
     from framework.config.sections import EngineConfig
     from framework.contracts.base import Query
     from framework.contracts.platform import Platform
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from framework.plugins.registry import PluginRegistry
 
 
-def usual_query(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Query | None:
+def usual_query(place: Place, kind: Kind, config: EngineConfig) -> Query | None:
     """A query of this kind as an ordinary decoder would ask it; None if it has none that
     can be asked without a model's files."""
     if kind.name == "model_source":
         return ModelQuery(name=DEFAULT_MODEL)
-    platform = ready_platform(registry, config) if kind.name == "attention_backend" else None
+    platform = place.platform if kind.name == "attention_backend" else None
     if platform is None:
         return None
     facts = platform.facts()
@@ -47,40 +48,29 @@ def usual_query(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Q
     )
 
 
-def usual_queries(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Sequence[Query]:
+def usual_queries(place: Place, kind: Kind) -> Sequence[Query]:
     """The queries of a kind that is asked more than one: what the contract's file publishes as
     `usual_queries(facts)`, for the platform that is ready."""
     if kind.contract is None:
         return ()
     contract = importlib.import_module(kind.contract.partition(":")[0])
     make = getattr(contract, "usual_queries", None)
-    platform = ready_platform(registry, config) if make is not None else None
+    platform = place.platform if make is not None else None
     if make is None or platform is None:
         return ()
     queries: Sequence[Query] = make(platform.facts())
     return queries
 
 
-def platform_ranking(registry: PluginRegistry, kind: Kind, config: EngineConfig) -> Sequence[str]:
-    """How the platform that is ready ranks what a worker chooses."""
+def platform_ranking(place: Place, kind: Kind) -> Sequence[str]:
+    """How the platform that is asked about ranks what a worker chooses."""
     if Scope.WORKER not in kind.scopes or kind.name == "platform":
         return ()
-    platform = ready_platform(registry, config)
+    platform = place.platform
     if platform is None:
         return ()
-    limit = config.execution.kernel_set
-    return within(registry, kind.name, platform.ranking(kind.name), limit)
-
-
-def ready_platform(registry: PluginRegistry, config: EngineConfig) -> Platform | None:
-    """The configured one, else the first by rank that finds its hardware; None without."""
-    name = configured(config, registry.kind("platform"))
-    named = [registry.find("platform", name, named=True)] if name else None
-    for record in named or registry.candidates("platform"):
-        platform = cast("Platform", registry.create_record(record))
-        if platform.detect().state == "ready":
-            return platform
-    return None
+    limit = place.config.execution.kernel_set
+    return within(place.registry, kind.name, platform.ranking(kind.name), limit)
 
 
 def detections(registry: PluginRegistry) -> dict[str, str]:

@@ -82,6 +82,11 @@ class Platform(Contract):
         Each call may give another, whose graphs share no memory with those of the ones before."""
         return None
 
+    def assume(self, capability: tuple[int, int]) -> Platform | None:
+        """This platform as if it had a device of that capability, which need not be there: only
+        `facts` and `ranking` of it are asked.  None: its devices have no capabilities."""
+        return None
+
     def ranking(self, kind: str) -> Sequence[str]:
         """Names of candidates of `kind`, best first.  Unknown names are ignored."""
         return ()

@@ -136,7 +136,7 @@ KINDS: tuple[Kind, ...] = (
         ONE,
         optional={F, E},
         stable=True,
-        version="1.1",
+        version="1.2",
     ),
     _row("executor", "executor:Executor", {E}, ONE),
     _row("model_runner", "model_runner:ModelRunner", {W}, ONE),

@@ -135,3 +135,66 @@ def test_without_a_model_the_table_says_how_to_ask_more():
     assert "--model MODEL" in explain("weight_loader").stderr
     ended = CliRunner().invoke(build_app(), ["explain", "platform", "--model", "demo"])
     assert "not chosen by the model alone" in str(ended.exception)
+
+
+H100 = ("attention", "--platform", "cuda", "--capability", "9.0")
+
+
+def test_a_card_that_is_not_there_has_a_table(folder):
+    """Of attention, for each type of layer of the model; a backend for processors is not for it."""
+    config = json.loads((folder / "config.json").read_text())
+    layers = ["sliding_attention", "full_attention"] * 2
+    more = {"num_key_value_heads": 2, "head_dim": 24, "sliding_window": 5, "layer_types": layers}
+    (folder / "config.json").write_text(json.dumps({**config, **more}))
+    asked = json.loads(explain(*H100, "--model", str(folder), "--json").stdout)["questions"]
+    for question, window in zip(asked, ("window=5", "window=None"), strict=True):
+        verdicts = {row["name"]: row["verdict"] for row in question["candidates"]}
+        assert verdicts == {"cpu_paged": "rejected", "sdpa": "supported", "triton": "chosen"}
+        shape = "head_size=24, head_size_v=24, num_heads=4, num_kv_heads=2"
+        for words in (window, shape, "platform='cuda', capability=(9, 0)", "dtype='bfloat16'"):
+            assert words in question["query"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_attention_heads": None}, "num_attention_heads, an integer"),
+        ({"hidden_size": "many"}, "hidden_size, an integer"),
+        ({"sliding_window": -1}, "sliding_window, an integer"),
+    ],
+)
+def test_a_configuration_that_does_not_tell_is_an_error(folder, change, words):
+    config = {**json.loads((folder / "config.json").read_text()), **change}
+    (folder / "config.json").write_text(json.dumps(config))
+    ended = CliRunner().invoke(build_app(), ["explain", *H100, "--model", str(folder)])
+    assert words in str(ended.exception)
+
+
+def test_a_model_is_asked_about_on_this_machine_too(folder):
+    (asked,) = json.loads(explain("attention", "--model", str(folder), "--json").stdout)[
+        "questions"
+    ]
+    assert "platform='cpu'" in asked["query"]
+    assert "head_size=16, head_size_v=16, num_heads=4, num_kv_heads=4" in asked["query"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--capability", "9.0"], "without a platform"),
+        (["--platform", "cpu", "--capability", "9.0"], "have no capabilities"),
+        (["--platform", "cuda", "--capability", "nine"], "such as 9.0"),
+        (["--platform", "nowhere", "--capability", "9.0"], "nowhere"),
+    ],
+)
+def test_a_place_that_makes_no_sense_is_an_error(flags, words):
+    ended = CliRunner().invoke(build_app(), ["explain", "attention", *flags])
+    assert ended.exit_code
+    assert words in str(ended.exception)
+
+
+def test_a_platform_that_is_named_and_not_ready_says_why(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    ended = CliRunner().invoke(build_app(), ["explain", "attention", "--platform", "cuda"])
+    assert "absent; " in str(ended.exception)
+    assert "add --capability" in str(ended.exception)

@@ -34,6 +34,7 @@ PARAMS = AttentionParams(scale=0.2)
         ("layer_type", "cross"),
         ("cache_dtype", "float8_e4m3"),
         ("mla", True),
+        ("capability", (9, 0)),  # tensors of a GPU are nothing for C
     ],
 )
 def test_what_it_cannot_do_is_rejected_by_name(field, value):

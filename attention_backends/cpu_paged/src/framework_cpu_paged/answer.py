@@ -72,6 +72,8 @@ def unknown_instructions() -> Rejected | None:
 
 def _rules(query: AttentionQuery) -> Iterator[tuple[bool, str, object, str]]:
     """(broken, field, needed, remedy) for each rule."""
+    device = query.capability is not None  # which processors have not
+    yield device, "capability", None, "it computes on processors: use triton or sdpa"
     for field, needed, remedy in _FIXED:
         yield getattr(query, field) != needed, field, needed, remedy
     for field in ("dtype", "cache_dtype"):

@@ -116,6 +116,24 @@ class PlatformSuite(PlatformMemory):
             found = bridge.array(bridge.tensor(values, dtype, facts.device)).astype(float)
             expect(np.array_equal(found, values), f"{dtype} loses values", found=found)
 
+    @clause(
+        "PLAT-025",
+        "facts of a device that need not be there name the platform and its capability",
+        of=("assume",),
+    )
+    def assumed_devices_have_facts(self) -> None:
+        for capability in ((9, 0), (7, 5)):
+            own = self.new().assume(capability)
+            if own is None:
+                continue
+            facts, name = own.facts(), self.target.record.name
+            expect(facts.name == name, "another platform", expected=name, found=facts.name)
+            found = facts.capability
+            expect(found == capability, "another capability", expected=capability, found=found)
+            expect(facts.dtypes, "no element types", found=facts.dtypes)
+            names = own.ranking("attention_backend")
+            expect(len(set(names)) == len(names), "a name comes twice", found=names)
+
     @clause("PLAT-030", "preparing gives lines for the start-up log", of=("prepare",))
     def preparing_gives_lines(self) -> None:
         lines = self.prepare(self.ready()).lines

@@ -14,7 +14,7 @@ from framework.errors import ConfigError
 from framework_cuda.abilities import NEWEST, dtypes_of, features_of, ranking_of
 from framework_cuda.detection import Found, Surroundings, find
 from framework_cuda.devices import VARIABLE, Device
-from framework_cuda.nvml import NvmlFailure, opened
+from framework_cuda.nvml import Card, NvmlFailure, opened
 from framework_cuda.start import start
 from framework_cuda.torch_build import torch_folder
 
@@ -51,18 +51,27 @@ class CudaPlatform(Platform):
         environment: Mapping[str, str] | None = None,
         library: Any | None = None,
         torch: Path | None = None,
+        assumed: Device | None = None,
     ) -> None:
-        """root, environment, library, torch: as in `Surroundings`; left out, those of here."""
+        """root, environment, library, torch: as in `Surroundings`; left out, those of here.
+        assumed: a device that need not be there."""
         super().__init__(options)
         self._own = options if isinstance(options, CudaOptions) else CudaOptions()
         self._root, self._environment = root, environment
         self._library, self._torch = library, torch
+        self._assumed = assumed
 
     def detect(self) -> Detection:
         found = self._find()
         return Detection(state=found.state, reasons=found.reasons)
 
+    def assume(self, capability: tuple[int, int]) -> Platform | None:
+        card = Card(index=0, name="assumed", capability=capability)
+        return CudaPlatform(self._own, assumed=Device(logical=0, visible="0", card=card))
+
     def _find(self) -> Found:
+        if self._assumed is not None:
+            return Found(state="ready", device=self._assumed)
         around = Surroundings(
             root=self._root,
             environment=os.environ if self._environment is None else self._environment,
