@@ -39,14 +39,15 @@ def watched(record: Record, slow_after: float) -> Iterator[None]:
     """Leave a breadcrumb before the import, and name the plugin for what it does wrong.
 
     An import can end the process in a way that Python never sees (`os._exit`, a crash in
-    native code), so for a third party the breadcrumb goes to stderr, flushed.  One that lasts
-    longer than `slow_after` seconds is named there while it does.  An error that nobody can
-    catch (in a `__del__`), a heavy library and a thread that the end of the process has to wait for
-    are warnings.  Where it forks, the second process ends with a line that names it.
+    native code), so for a third party the breadcrumb goes to stderr, flushed; of a module that is
+    loaded already nothing is run.  One that lasts longer than `slow_after` seconds is named there
+    while it does.  An error that nobody can catch (in a `__del__`), a heavy library and a thread
+    that the end of the process has to wait for are warnings.  Where it forks, the second process
+    ends with a line that names it.
     """
     line = f"importing plugin {record.key} {record.version or ''} ({record.value})"
     log.info(line)
-    if not record.first_party:
+    if not record.first_party and record.value.partition(":")[0].strip() not in sys.modules:
         _say(line)
     timer = threading.Timer(
         min(slow_after, threading.TIMEOUT_MAX),  # infinity, and what else no clock can wait for

@@ -429,33 +429,33 @@ def test_a_kernel_for_updates_alone_conforms():
     }
 
 
-@breaks("KERN-109")
+@breaks("KERN-109", "KERN-111")
 class OverwritesRows(ChangedUpdates):
     def update(self, call, x, y, at):
         y[slice(None) if at is None else at] = 0
         call(x, y, at)
 
 
-@breaks("KERN-109")
+@breaks("KERN-109", "KERN-111")
 class AddsToAllRows(ChangedUpdates):
     def update(self, call, x, y, at):
         call(x, y, None)
 
 
-@breaks("KERN-109")
+@breaks("KERN-109", "KERN-111")
 class CountsRowsFromTheStart(ChangedUpdates):
     def update(self, call, x, y, at):
         call(x, y, None if at is None else torch.arange(len(at)))
 
 
-@breaks("KERN-109")
+@breaks("KERN-109", "KERN-111")
 class NeedsRowsToAddTo(ChangedUpdates):
     def update(self, call, x, y, at):
         assert at is None or len(at)
         call(x, y, at)
 
 
-@breaks("KERN-109")
+@breaks("KERN-109", "KERN-111")
 class GivesANewY(ChangedUpdates):
     def update(self, call, x, y, at):
         result = y.clone()
@@ -463,13 +463,13 @@ class GivesANewY(ChangedUpdates):
         return result
 
 
-@breaks("KERN-109")
+@breaks("KERN-109", "KERN-111")
 class RoundsUpdates(ChangedUpdates):
     def update(self, call, x, y, at):
         call(x.bfloat16().float(), y, at)
 
 
-@breaks("KERN-110")
+@breaks("KERN-110", "KERN-111")
 class AddsTheFirstAlone(ChangedUpdates):
     def changed(self, call):
         def update(x, y, at):

@@ -77,3 +77,12 @@ def test_a_heavy_library_at_import_names_the_plugin(house, caplog, tmp_path, mon
     monkeypatch.delitem(sys.modules, "vllm")
     assert caplog.text.count("imports vllm when it is imported") == 1
     assert "plugin thing:a@d1 imports vllm" in caplog.text
+
+
+def test_before_an_import_its_plugin_is_named_and_not_where_it_is_loaded_already(house, capsys):
+    house.add("d", {"things t": "T"}, GOOD)
+    for line in ("importing plugin thing:t@d", ""):
+        house.registry().load("thing", "t")
+        said = capsys.readouterr().err
+        assert line in said
+        assert bool(said) is bool(line)
