@@ -84,6 +84,15 @@ def test_no_round_finds_what_another_one_left_in_the_cache():
         assert llm.stats.prefix_hits >= 2 * 48
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("caching", "computed"), [(True, 8 * (1016 - 992)), (False, 8 * 1016)])
+def test_of_a_long_prefix_that_eight_share_nothing_is_computed_again(caching, computed):
+    """A goal of `compare` is five times the speed: here what that comes from.  992: whole pages."""
+    with LLM("demo", max_model_len=1040, enable_prefix_caching=caching) as llm:
+        measure(llm, Case.parse("8x1016+8", shared=1000, warm=caching), rounds=1)
+        assert 8 * 1016 - llm.stats.prefix_hits == computed
+
+
 def test_phases_add_up_to_the_step():
     options = {"plugin_options": {"executor.probed.wraps": "echo"}, **OPTIONS}
     options["plugins"] = {**fake_plugins(), **OPTIONS["plugins"]}
