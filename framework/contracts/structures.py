@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from framework.contracts.json_schema import Used, used_by
 from framework.contracts.structured_output import STRUCTURES, Grammar, StructureQuery
@@ -117,7 +117,34 @@ def _structural_tag(asked: object) -> str:
     if not isinstance(value, Mapping) or not ("format" in value or "structures" in value):
         expected = 'an object with "structures" and "triggers", or with "format"'
         raise _bad("structural_tag", expected, asked)
+    if "format" not in value and not _are_tags(value["structures"], value.get("triggers")):
+        expected = (
+            '"triggers", a list of texts, and "structures", a list of {"begin": text, "schema": '
+            'JSON Schema, "end": text}; each begin starts with a trigger'
+        )
+        raise _bad("structural_tag", expected, asked)
     return _dumped("structural_tag", value)
+
+
+def _are_tags(structures: object, triggers: object) -> bool:
+    if not isinstance(structures, list | tuple) or not isinstance(triggers, list | tuple):
+        return False
+    fit = all(_is_plain(trigger) and trigger for trigger in triggers)
+    return fit and bool(structures) and all(_is_tag(one, tuple(triggers)) for one in structures)
+
+
+def _is_tag(one: object, triggers: tuple[str, ...]) -> bool:
+    return (
+        isinstance(one, Mapping)
+        and isinstance(one.get("schema"), Mapping | bool)
+        and _is_plain(one.get("end"))
+        and _is_plain(begin := one.get("begin"))
+        and begin.startswith(triggers)
+    )
+
+
+def _is_plain(text: object) -> TypeGuard[str]:
+    return isinstance(text, str) and "\0" not in text
 
 
 _READ: dict[str, Callable[[object], str]] = {

@@ -44,11 +44,15 @@ def faults(schema, text):
 
 
 def against(schema, value):
-    """What it has against a value.  Of the two validators the first knows half of the formats, and
-    the second no text with half of a surrogate pair, which JSON may hold."""
+    """What it has against a value.  Of the two validators the first knows half of the formats; the
+    second takes null for numbers beyond floats, and no text with half of a surrogate pair."""
     cls = jsonschema.Draft202012Validator
     both = [cls(schema, format_checker=cls.FORMAT_CHECKER)]
-    if not any("\ud800" <= char <= "\udfff" for char in json.dumps(value, ensure_ascii=False)):
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError:
+        pass
+    else:
         both.append(jsonschema_rs.Draft202012Validator(schema, validate_formats=True))
     return [error.message for validator in both for error in validator.iter_errors(value)]
 
@@ -130,5 +134,5 @@ def test_outputs_of_a_random_model_are_valid_for_all_schemas(random_model, backe
 @pytest.mark.parametrize("backend", INSTALLED)
 def test_outputs_of_a_real_model_are_valid_for_all_schemas(backend):
     with LLM("demo", max_model_len=512, structured_output=backend) as llm:
-        _, finished = check_outputs(llm, backend, "SmolLM2", schemas(), temperature=1.0)
+        _, finished = check_outputs(llm, backend, "SmolLM2", schemas())
     assert finished > 0.7

@@ -65,6 +65,7 @@ REFUSED = [
     ({"grammar": " "}, InputError),
     ({"grammar": "start: /[/"}, InputError),
     ({"grammar": "root ::= nothing"}, InputError),
+    ({"grammar": "root ::= root"}, InputError),
     ({"structural_tag": {"structures": []}}, InputError),
 ]
 

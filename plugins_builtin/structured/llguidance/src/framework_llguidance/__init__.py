@@ -27,6 +27,9 @@ _FORMATS = (
     *("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"),
 )
 
+_BYTES = Vocabulary(tokens=(*(bytes([value]) for value in range(256)), b""), eos_ids=(256,))
+"""What can begin over single bytes can over any tokens."""
+
 
 class LLGuidance(StructuredOutput):
     """A grammar that compiles is its source: what takes time is done while it runs, by limits."""
@@ -48,7 +51,7 @@ class LLGuidance(StructuredOutput):
     def check(self, grammar: Grammar) -> None:
         from framework_llguidance.sources import checked
 
-        checked(grammar)
+        self._tokens(_BYTES).check(checked(grammar))
 
     def compile(self, grammar: Grammar, vocabulary: Vocabulary) -> bytes:
         from framework_llguidance.sources import checked

@@ -25,6 +25,7 @@ _LOOSE = ("date", "date-time", "email", "hostname", "time")
 minute, labels of any length and with reserved hyphens."""
 _UNSERVED = ("not supported", "unimplemented", "unknown format", "too complex", "too large")
 """What its messages say of a grammar that is right and beyond it."""
+_NOTHING_FITS = "NoExtensionBias"
 
 
 def checked(grammar: Grammar) -> str:
@@ -41,6 +42,8 @@ def refusal(message: str) -> InputError | UnsupportedError:
     text = " ".join(message.partition("<state>")[0].split())[:400]
     if any(word in text.lower() for word in _UNSERVED):
         return UnsupportedError(text)
+    if text == _NOTHING_FITS:
+        text = "it has no output"
     return InputError(text, parameter="structured_outputs")
 
 
@@ -64,8 +67,12 @@ def _source(grammar: Grammar) -> str:
 
 def _json(schema: Any) -> str:
     """A schema as a term of Lark.  True and False are schemas, too, which it does not know."""
+    return "%json " + json.dumps(_with_options(schema), ensure_ascii=False)
+
+
+def _with_options(schema: Any) -> dict[str, Any]:
     own = schema if isinstance(schema, dict) else {} if schema else {"enum": []}
-    return "%json " + json.dumps({**own, "x-guidance": _JSON}, ensure_ascii=False)
+    return {**own, "x-guidance": _JSON}
 
 
 def _strict(schema: Any) -> Any:
@@ -129,5 +136,5 @@ def _tags(asked: dict[str, Any]) -> str:
 def _tag(one: dict[str, Any], triggers: list[str]) -> StructTag:
     begin = str(one["begin"])
     trigger = next(trigger for trigger in triggers if begin.startswith(trigger))
-    schema = {**_strict(one["schema"]), "x-guidance": _JSON}
+    schema = _with_options(_strict(one["schema"]))
     return StructTag(trigger=trigger, begin=begin, grammar=schema, end=str(one["end"]))
