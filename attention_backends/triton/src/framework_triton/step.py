@@ -110,6 +110,19 @@ def _wide(size: int) -> int:
     return max(_LEAST, power_of_two(size))
 
 
+def key_blocks(size: int, wide: bool, in_interpreter: bool = False) -> dict[str, int]:
+    """Keys of a block, and how many blocks are on their way at a time, such that what lies in
+    shared memory stays under 99 KiB: what a program may have on devices of capability 8.6 and 8.9.
+
+    size: of a head.  wide: products of float32, each of which takes twice the room.  The
+    interpreter has no such memory, and takes its time for each operation, on however many keys.
+    """
+    keys = 64 if size <= 128 else 32
+    if wide and not in_interpreter:
+        return {"BLOCK": keys // 2, "num_stages": 1}
+    return {"BLOCK": keys, "num_stages": 2}
+
+
 def _write(k: torch.Tensor, v: torch.Tensor, cache: torch.Tensor, slots: torch.Tensor) -> None:
     tokens, kv_heads, size = k.shape
     if not tokens:
@@ -148,6 +161,7 @@ class _Launch:
     ) -> None:
         self.common, self.params, self.tiles = common, params, tiles
         self.q, self.cache, self.size_v = q, cache, size_v
+        self.in_interpreter = in_interpreter
         kv_heads = cache.shape[1]
         group = q.shape[1] // kv_heads
         self.shape = {
@@ -227,7 +241,7 @@ class _Launch:
             SIZE=size,
             WIDE=_wide(size),
             PAGE=cache.shape[2],
-            BLOCK=64 if max(size, self.size_v) <= 128 else 32,
+            **key_blocks(max(size, self.size_v), self.compute == tl.float32, self.in_interpreter),
             SPLIT=SPLIT,
             CAUSAL=common.causal,
             HAS_SOFTCAP=params.softcap is not None,
