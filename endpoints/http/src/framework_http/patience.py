@@ -6,12 +6,13 @@ import asyncio
 from typing import ClassVar
 
 import h11
-from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from framework_http.refusing import RefusingProtocol
 
 _COMING = (h11.IDLE, h11.SEND_BODY)
 
 
-class PatientProtocol(H11Protocol):
+class PatientProtocol(RefusingProtocol):
     """Ends a connection whose request does not arrive within `read_seconds`: from when it was made,
     or from the first byte of a later request; and one whose client takes nothing of an answer that
     waits for it for `write_seconds`.  uvicorn waits for ever, so that clients that say nothing, or
