@@ -126,6 +126,15 @@ class ChangesItsLayout(Changed):
         return replace(made, shape=made.shape[::-1]) if num_pages == 1013 else made
 
 
+@breaks("ATTN-022")
+class KeepsTheFirstLayout(Changed):
+    def layout(self, spec, page_tokens, num_pages):
+        known = self.__dict__.setdefault("known", {})
+        if (spec, page_tokens) not in known:
+            known[spec, page_tokens] = super().layout(spec, page_tokens, num_pages)
+        return known[spec, page_tokens]
+
+
 # Runs.
 
 
@@ -287,6 +296,12 @@ class KeepsMetadataInItself(Changed):
 
     def run(self, q, k, v, cache, metadata, params, out):
         super().run(q, k, v, cache, self.common, params, out)
+
+
+@breaks("ATTN-054")
+class KeepsItsOutput(Changed):
+    def spoil(self, out, q, k, v, cache, metadata, params):
+        self.last = out
 
 
 MUTANTS = mutants_of(list(globals().values()))

@@ -134,7 +134,7 @@ class LenientWithMasks(Lenient):
     ignored = frozenset(("structured_outputs",))
 
 
-@breaks("RUN-050")
+@breaks("RUN-050", "RUN-051")
 class GoesByIds(Runner):
     """Takes the ids of embeddings, which are 0, for those of the prompt."""
 

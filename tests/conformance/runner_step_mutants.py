@@ -11,8 +11,8 @@ from tests.conformance.mutants import (
 )
 from tests.conformance.runner_mutants import Runner
 
-BESIDE = ("RUN-013", "RUN-014", "RUN-023", "RUN-024", "RUN-030")
-CUT = ("RUN-024", "RUN-026", "RUN-042")
+BESIDE = ("RUN-013", "RUN-014", "RUN-023", "RUN-024", "RUN-030", "RUN-050")
+CUT = ("RUN-024", "RUN-026", "RUN-042", "RUN-050")
 
 
 @breaks("RUN-020")
@@ -68,7 +68,7 @@ class Crowded(InBatch):
         return self.rows - 1
 
 
-@breaks("RUN-024")
+@breaks("RUN-024", "RUN-050")
 class ForgetsAcrossChunks(InBatch):
     """Attends to the last chunk only."""
 

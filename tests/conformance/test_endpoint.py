@@ -403,6 +403,15 @@ class CachesByItsText(Plain):
         return self.known[fields.text]
 
 
+@breaks("ENDP-033")
+class StreamsAtTheEnd(Plain):
+    """All of it at once."""
+
+    async def events(self, service, fields):
+        for item in [item async for item in super().events(service, fields)]:
+            yield item
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

@@ -280,6 +280,15 @@ class Undeclared(Plain):
     serves_endpoints = False
 
 
+@breaks("FRON-018", "FRON-006", "FRON-007", "FRON-012")
+class EndsTheEngine(Plain):
+    """Tidies up."""
+
+    async def serve(self, service, endpoints, stop):
+        await super().serve(service, endpoints, stop)
+        await service.shutdown()
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

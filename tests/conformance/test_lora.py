@@ -311,6 +311,20 @@ class SeedsTorch(Plain):
         return super().read(root)
 
 
+@breaks("LORA-021")
+class KnowsTheFolder(Plain):
+    """Has read it already."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.known = {}
+
+    def read(self, root):
+        if root not in self.known:
+            self.known[root] = super().read(root)
+        return self.known[root]
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

@@ -222,7 +222,9 @@ class AnswerClauses(AttentionClauses):
         first, second = own.layout(spec, size, MANY), own.layout(spec, size, MORE)
         expect(first.shape[1:] == second.shape[1:], "pages differ with their number", found=second)
         expect(own.layout(spec, size, MANY) == first, "a layout changes", found=first)
-        expect(self.new().layout(spec, size, MANY) == first, "instances differ in the layout")
+        for pages, found in ((MANY, first), (MORE, second)):
+            same = self.new().layout(spec, size, pages) == found
+            expect(same, "what was asked before changes a layout", found=found)
 
     def unproven(self) -> tuple[str, ...]:
         """Features of a query that it supports and that no clause runs."""

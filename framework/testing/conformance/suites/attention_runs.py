@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from framework.contracts.attention_backend import AttentionSupported
 from framework.contracts.base import Rejected
+from framework.testing.conformance import garbage
 from framework.testing.conformance.cases import Case, expect, expect_close
 from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.suites.attention_base import (
@@ -96,6 +99,24 @@ class RunClauses(AttentionClauses):
         stage.call(0, inputs, stage.builder.plan(common), stage.blank(0, 3))
         for old, tensor in zip(before, (*inputs, *told), strict=True):
             expect(np.array_equal(old, read(tensor)), "an input was changed", expected=old)
+
+    @clause("ATTN-054", "it keeps nothing of a call: what it was given goes", of=("run",))
+    def calls_are_let_go(self) -> None:
+        case = self.once()
+        stage = self.stage(case, [self.plain()])
+        request = stage.request()
+        stage.step([(request, 5)])
+        values = stage.values(3)
+        common = stage.common_of([(request, 3)], values)
+        with garbage.of_its_own():
+            given = (*stage.inputs(0, values), stage.blank(0, 3))
+            names = ("queries", "keys", "values", "output")
+            held = [weakref.ref(tensor) for tensor in given]
+            stage.call(0, given[:3], stage.builder.plan(common), given[3])
+            del given
+            gc.collect()
+        kept = [name for name, ref in zip(names, held, strict=True) if ref() is not None]
+        expect(not kept, "it holds what a call gave it", found=" and ".join(kept))
 
     @clause("ATTN-035", "rows without a query are passed over", of=("builder", "run"))
     def rows_without_queries_pass(self) -> None:

@@ -109,6 +109,31 @@ class EngineClauses(EndpointBase):
 
             self.on_site(work)
 
+    @clause(
+        "ENDP-033", "a stream begins with the engine's first output, not with its last", of=ROUTES
+    )
+    def streams_come_as_they_are_made(self) -> None:
+        for case in self.cases(1):
+
+            async def work(site: Site, case: Case = case) -> None:
+                for operation in await site.generating():
+                    if not operation.streams:
+                        continue
+                    asked, answer = operation.asked({"stream": True}), Answer()
+                    case.note(request=asked)
+                    gate = site.service.between = asyncio.Event()
+                    asking = asyncio.create_task(send(site.app, asked, answer=answer))
+                    begun = asyncio.create_task(answer.first.wait())
+                    await asyncio.wait({begun}, timeout=self.gone_seconds * self.slowness)
+                    early = bool(answer.pieces)
+                    gate.set()
+                    site.service.between = None
+                    await asking
+                    await begun
+                    expect(early, "nothing of a stream comes before the end", found=asked)
+
+            self.on_site(work)
+
     async def _leave(self, site: Site, asked: Asked, case: Case) -> None:
         """The engine holds a generation when its client goes away."""
         case.note(request=asked)

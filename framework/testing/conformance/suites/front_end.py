@@ -8,9 +8,10 @@ import socket
 import threading
 
 from framework.contracts.front_end import Mounted
-from framework.errors import ConfigError
+from framework.errors import ConfigError, EngineDeadError
 from framework.testing.conformance.cases import Case, expect, expect_raises
 from framework.testing.conformance.clauses import clause
+from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.suites.front_end_base import PREFIX, mounted
 from framework.testing.conformance.suites.front_end_endpoints import SERVE, EndpointClauses
 from framework.testing.conformance.suites.front_end_parts import (
@@ -122,6 +123,22 @@ class FrontEndSuite(EndpointClauses):
                 async with self.up(service, port=port, made=made) as one:
                     one.stop.set()
                     await self.ends(one, "started again, it cannot be stopped")
+
+        self.on_engine(work)
+
+    @clause(
+        "FRON-018", "the engine goes on when it has ended, for whoever began it ends it", of=SERVE
+    )
+    def the_engine_goes_on(self) -> None:
+        async def work(service: Watched) -> None:
+            async with self.up(service) as one:
+                one.stop.set()
+                await self.ends(one, "it cannot be stopped")
+            try:
+                texts = [output.outputs[0].text async for output in service.generate("ab")]
+            except EngineDeadError as error:
+                raise Violation(f"it ends an engine that is not its own: {error}") from error
+            expect(texts, "the engine gives nothing any more")
 
         self.on_engine(work)
 

@@ -37,6 +37,7 @@ class FrontEndBase(Suite):
     """
 
     kind = "front_end"
+    ordinary = ("it_starts_again",)
     capabilities = ("endpoints", "port")
     stop_seconds: ClassVar[float] = 10.0
     left_seconds: ClassVar[float] = 2.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from framework.contracts.base import Supported
 from framework.contracts.lora import Adapter, AdapterQuery, LowRank
@@ -21,31 +19,14 @@ from framework.testing.conformance.clauses import clause
 from framework.testing.conformance.opened import opened
 from framework.testing.conformance.outcomes import Violation
 from framework.testing.conformance.suites.lora_answers import AdapterAnswers
+from framework.testing.conformance.suites.lora_parts import (
+    MODULES,
+    ODD_MODULES,
+    Numbers,
+    check_same,
+    with_value,
+)
 from framework.testing.conformance.suites.place import bridge_to
-
-MODULES = (
-    *(f"model.layers.{n}.self_attn.{part}" for n in (0, 1, 11) for part in ("q_proj", "v_proj")),
-    *(f"model.layers.{n}.mlp.down_proj" for n in (0, 1)),
-)
-ODD_MODULES = (
-    *("lm_head", "model.embed_tokens", "model.norm", "q_proj", "visual.blocks.0.attn.qkv"),
-    *("transformer.h.0.attn.c_attn", "encoder.layer.11.attention.self.query", "0", "a.0.0.b"),
-    *("model.layers.0.block_sparse_moe.experts.3.w1", "model.layers.0.mlp.gate", "model"),
-    *("base_model.model.layers.0.q_proj", "model.layers.1", "model.layers.0.lora_A.x"),
-    *("model.layers.0.mlp.down", "model.layers.0.mlp.up", "model.layers.0.a.scale", "a_b-c"),
-    *("model.layers.0.q_proj.weight", "model.layers.0.Q_PROJ", "layers.0.\u6a21"),
-)
-"""Names of modules that a format for one family of models does not expect."""
-F32 = npt.NDArray[np.float32]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Numbers:
-    """An update in numpy."""
-
-    down: F32
-    up: F32
-    scale: float
 
 
 class AdapterFormatSuite(AdapterAnswers):
@@ -105,7 +86,7 @@ class AdapterFormatSuite(AdapterAnswers):
     def what_is_written_is_read(self) -> None:
         for case in self.cases(8):
             with self._stored(case) as (own, numbers, root):
-                _check_same(numbers, self._as_numbers(own.read(root)))
+                check_same(numbers, self._as_numbers(own.read(root)))
 
     @clause(
         "LORA-018",
@@ -155,7 +136,7 @@ class AdapterFormatSuite(AdapterAnswers):
                     found = self.new().read(Path(folder))
                 except UnsupportedError:
                     continue
-                _check_same(numbers, self._as_numbers(found))
+                check_same(numbers, self._as_numbers(found))
 
     @clause(
         "LORA-020",
@@ -171,6 +152,19 @@ class AdapterFormatSuite(AdapterAnswers):
                 others = found.outside(root)
                 expect(not others, "reading touches other files", found="; ".join(others[:3]))
 
+    @clause("LORA-021", "a folder that was written anew is read anew", of=("read",))
+    def new_files_are_read(self) -> None:
+        """Adapters are loaded again under their names when their files have changed."""
+        for case in self.cases(2):
+            with self._stored(case) as (own, _, root):
+                own.read(root)
+                for path in root.iterdir():
+                    path.unlink()
+                numbers = self._adapter(case)
+                self.new().write(root, self._as_tensors(numbers))
+                for reader in (own, self.new()):
+                    check_same(numbers, self._as_numbers(reader.read(root)))
+
     @clause("LORA-011", "it says yes to a folder that it wrote", of=("answer", "write"))
     def what_is_written_is_supported(self) -> None:
         for case in self.cases(2):
@@ -185,7 +179,7 @@ class AdapterFormatSuite(AdapterAnswers):
                 before = {path: path.read_bytes() for path in root.iterdir()}
                 first = self._as_numbers(own.read(root))
                 for again in (own, self.new()):
-                    _check_same(first, self._as_numbers(again.read(root)))
+                    check_same(first, self._as_numbers(again.read(root)))
                 after = {path: path.read_bytes() for path in root.iterdir()}
                 expect(before == after, "the folder has changed")
 
@@ -197,7 +191,7 @@ class AdapterFormatSuite(AdapterAnswers):
                 for path in root.iterdir():
                     with path.open("r+b") as file:
                         file.write(bytes(path.stat().st_size))
-                _check_same(numbers, self._as_numbers(adapter))
+                check_same(numbers, self._as_numbers(adapter))
 
     @clause("LORA-014", "a file that is not there is a ModelError with the mend", of=("read",))
     def missing_files_are_told(self) -> None:
@@ -224,7 +218,7 @@ class AdapterFormatSuite(AdapterAnswers):
             for value in (np.nan, np.inf, -np.inf):
                 numbers = self._adapter(case)
                 for part in ("down", "up"):
-                    spoilt = {name: _with(one, part, value) for name, one in numbers.items()}
+                    spoilt = {name: with_value(one, part, value) for name, one in numbers.items()}
                     with tempfile.TemporaryDirectory() as folder:
                         root = Path(folder)
                         try:
@@ -268,27 +262,3 @@ def _fill(data: bytes, path: Path) -> None:
 
 def _names(root: Path) -> frozenset[str]:
     return frozenset(path.name for path in root.iterdir())
-
-
-def _with(one: Numbers, part: str, value: float) -> Numbers:
-    changed: F32 = getattr(one, part).copy()
-    changed.flat[-1] = value
-    parts: Any = {part: changed}
-    return dataclasses.replace(one, **parts)
-
-
-def _check_same(expected: Mapping[str, Numbers], found: Mapping[str, Numbers]) -> None:
-    expect(
-        expected.keys() == found.keys(),
-        "other modules are read",
-        expected=sorted(expected),
-        found=sorted(found),
-    )
-    for name, one in expected.items():
-        for part in ("down", "up"):
-            before, after = getattr(one, part), getattr(found[name], part)
-            same = before.shape == after.shape and np.array_equal(before, after)
-            expect(same, f"{part} of {name} has changed", expected=before.shape, found=after.shape)
-        # Files may hold the scale as alpha over the rank.
-        close = abs(found[name].scale - one.scale) <= 1e-6 * abs(one.scale)
-        expect(close, f"the scale of {name}", expected=one.scale, found=found[name].scale)
