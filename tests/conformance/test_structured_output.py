@@ -302,6 +302,20 @@ class LooksDeep(Plain):
         return super().compile(grammar, vocabulary)
 
 
+@breaks("SOUT-033")
+class KnowsTexts(Plain):
+    """Compiles each of them once."""
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.known = {}
+
+    def compile(self, grammar, vocabulary):
+        if grammar.text not in self.known:
+            self.known[grammar.text] = super().compile(grammar, vocabulary)
+        return self.known[grammar.text]
+
+
 MUTANTS = mutants_of(list(globals().values()))
 
 

@@ -8,6 +8,7 @@ from framework.contracts.base import Supported
 from framework.contracts.structured_output import (
     STRUCTURES,
     WHITE_SPACE,
+    Grammar,
     Matcher,
     StructureQuery,
 )
@@ -230,6 +231,18 @@ class StructuredOutputSuite(StructuredOutputBase):
             takes(first, example.fits[0])
             expect(allowed(second) == mask, "one matcher moved another")
             expect(allowed(ready.matcher()) == mask, "a new matcher is not at the start")
+
+    @clause("SOUT-033", "one text under two structures is two grammars", of=("compile", "load"))
+    def structures_are_apart(self) -> None:
+        """As an expression it is one of these characters."""
+        plugin, text = self.new(), '["ab", "c"]'
+        both = [Grammar(structure=name, text=text) for name in ("regex", "choice")]
+        for grammar in both:
+            if isinstance(plugin.answer(query_of(grammar)), Supported):
+                found = allowed(self.matcher(plugin, grammar))
+                alone = allowed(self.matcher(self.new(), grammar))
+                what = f"a {grammar.structure} is what another structure of the same text was"
+                expect(found == alone, what, expected=sorted(alone), found=sorted(found))
 
     @clause("SOUT-031", "another instance loads what one compiled", of=MATCH)
     def what_is_compiled_travels(self) -> None:
