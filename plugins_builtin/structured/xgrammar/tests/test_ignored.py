@@ -45,6 +45,10 @@ REFUSED = [
     ({"type": "object", "required": ["b"]}, "'b' is required"),
     ({"type": "string", "minLength": 1.0}, "minLength 1.0"),
     ({"type": "string", "format": "uuid", "pattern": "^a"}, "pattern beside a format"),
+    (
+        {"type": "string", "format": "date", "maxLength": 9},
+        "the length of a text beside its format",
+    ),
     ({"type": "number", "minimum": 1e-7}, "decimals"),
     *(
         ({"type": "string", "pattern": pattern}, "JSON writes with a backslash")

@@ -34,6 +34,8 @@ def check_read(schema: object) -> None:
 
 
 def _check_text(one: Schema) -> None:
+    if "format" in one and {"minLength", "maxLength"} & one.keys():
+        raise UnsupportedError("the length of a text beside its format is not supported")
     pattern = one.get("pattern")
     if pattern is None:
         return
