@@ -106,3 +106,36 @@ def test_a_prompt_of_ids_is_given_back_as_text(http):
         for chunk in chunks:
             streamed[chunk["choices"][0]["index"]] += chunk["choices"][0]["text"]
         assert streamed == texts
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "tokens", "offsets"),
+    [
+        # Special tokens of a prompt, and among an output, are in no text ...
+        ({"prompt": [97, 258, 98]}, "abab", ["a", "<turn>", "b"] * 2, [0, 1, 1, 2, 3, 3]),
+        # ... unless they are asked for.
+        (
+            {"prompt": [97, 258], "skip_special_tokens": False},
+            "a<turn>a<turn><eos>",
+            ["a", "<turn>", "a", "<turn>", "<eos>"],
+            [0, 1, 7, 8, 14],
+        ),
+        # What was cut off is not given back, for the model was not shown it.
+        ({"prompt": "abcdef", "truncate_prompt_tokens": 2}, "efef", list("efef"), [0, 1, 2, 3]),
+        ({"prompt": "ab", "truncate_prompt_tokens": 9}, "abab", list("abab"), [0, 1, 2, 3]),
+        ({"prompt": "äb", "truncate_prompt_tokens": 2}, "\ufffdb", ["\ufffd", "b"], [0, 1]),
+        # A character that is none takes the place of one.
+        ({"prompt": [0xA4, 0xC3, 98]}, "\ufffd\ufffdb", ["\ufffd", "\ufffd", "b"], [0, 1, 2]),
+    ],
+)
+def test_an_echoed_prompt_and_its_tokens_tell_of_the_same_text(http, body, text, tokens, offsets):
+    asks = {**body, "echo": True, "logprobs": 0, "ignore_eos": True}
+    asks["max_tokens"] = len(tokens) - min(
+        len(body["prompt"]), body.get("truncate_prompt_tokens", 9)
+    )
+    whole, chunks = asked(http, "/v1/completions", **asks)
+    streamed = [chunk["choices"][0] for chunk in chunks]
+    for found in (whole["choices"], streamed):
+        assert "".join(choice["text"] for choice in found) == text
+        for name, value in (("tokens", tokens), ("text_offset", offsets)):
+            assert [one for choice in found for one in choice["logprobs"][name]] == value

@@ -205,7 +205,7 @@ async def _chunks(
     begun = False
     async with aclosing(parts):
         async for _, output, usage in parts:
-            more = {"usage": usage.as_dict()} if fields.usage_always else {}
+            more = fields.counted(usage)
             said = {} if begun else said_of_prompt(output, fields)
             begun = True
             for one in output.outputs:

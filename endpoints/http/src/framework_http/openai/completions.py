@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import fastapi
@@ -15,10 +14,11 @@ from starlette.responses import Response
 from framework.contracts.endpoint import Endpoint
 from framework.errors import InputError
 from framework_http import sse
-from framework_http.openai import ask, scores
+from framework_http.openai import ask
+from framework_http.openai.echo import Echo, echo_of, nothing
 from framework_http.openai.fields import Fields, Items, options_of, refuse, sampling_of
 from framework_http.openai.models import check_model
-from framework_http.openai.scores import said_of_prompt
+from framework_http.openai.scores import Scores, said_of_prompt
 from framework_http.openai.shapes import Envelope, Usage, ending, usage_of
 from framework_http.openai.structures import structure_of_format, structured
 
@@ -147,54 +147,45 @@ async def _answer(
     for index, output in enumerate(found):
         echo = await _echo(service, output, fields)
         for one in output.outputs:
-            writer = _Writer(len(output.outputs) * index + one.index, fields)
-            choices.append(writer.choice(one, output, echo))
+            place = len(output.outputs) * index + one.index
+            choices.append(_Writer(place, fields, output, echo).choice(one))
     return ask.answer(envelope(choices, usage=usage_of(found)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Echo:
-    """What is given back of a prompt: its text, and what is known of its tokens."""
-
-    text: str = ""
-    entries: list[scores.Entry] = field(default_factory=list)
-
-
-async def _echo(service: Service, output: RequestOutput, fields: CompletionFields) -> _Echo:
-    if not fields.echo:
-        return _Echo()
-    text, ids = output.prompt, output.prompt_token_ids
-    if text is None:  # the prompt was ids
-        skip = fields.skip_special_tokens is not False
-        text = await service.with_tokenizer(
-            lambda tokenizer: tokenizer.decode(ids, skip_special_tokens=skip)
-        )
-    return _Echo(text, [] if fields.logprobs is None else await scores.of_prompt(service, output))
+async def _echo(service: Service, output: RequestOutput, fields: CompletionFields) -> Echo:
+    """Of the prompt, if it is to be given back; else of nothing."""
+    scored, shown = fields.logprobs is not None, fields.skip_special_tokens is False
+    if fields.echo:
+        cut = fields.truncate_prompt_tokens is not None
+        return await echo_of(service, output, shown=shown, scored=scored, cut=cut)
+    return await nothing(service, shown=shown) if scored else Echo()
 
 
 class _Writer:
     """Writes the parts of one output; the first says what is known of the prompt."""
 
-    def __init__(self, index: int, fields: CompletionFields) -> None:
-        self._index, self._fields = index, fields
-        self._scores = scores.Scores(fields.logprobs or 0)
-        self._begun = False
+    def __init__(
+        self, index: int, fields: CompletionFields, first: RequestOutput, echo: Echo
+    ) -> None:
+        """first: the first output of the request, which tells of the prompt."""
+        self._index, self._fields, self._first = index, fields, first
+        self._scores = Scores(fields.logprobs or 0, echo)
+        self._echo: Echo | None = echo
 
-    def choice(self, one: CompletionOutput, first: RequestOutput, echo: _Echo) -> dict[str, Any]:
-        """A part.  first: the first output of the request, which tells of the prompt."""
-        fields, begins = self._fields, not self._begun
-        self._begun = True
-        echo = echo if begins else _Echo()
-        entries: list[scores.Entry] = [*echo.entries, *(one.logprobs or ())]
+    def choice(self, one: CompletionOutput) -> dict[str, Any]:
+        """The next part."""
+        fields, begins = self._fields, self._echo is not None
+        echo, self._echo = self._echo or Echo(), None
+        scored = fields.logprobs is not None
         found: dict[str, Any] = {
             "index": self._index,
             "text": echo.text + one.text,
-            "logprobs": None if fields.logprobs is None else self._scores.part(entries),
+            "logprobs": self._scores.part(one.logprobs or (), echo) if scored else None,
             **ending(one),
         }
         if fields.return_token_ids:
             found["token_ids"] = one.token_ids
-        return found | (said_of_prompt(first, fields) if begins else {})
+        return found | (said_of_prompt(self._first, fields) if begins else {})
 
 
 async def _chunks(
@@ -206,16 +197,16 @@ async def _chunks(
 ) -> AsyncGenerator[dict[str, Any], None]:
     usage = Usage()
     writers: dict[int, _Writer] = {}
-    firsts: dict[int, tuple[RequestOutput, _Echo]] = {}
+    firsts: dict[int, tuple[RequestOutput, Echo]] = {}
     async with aclosing(parts):
         async for prompt, output, usage in parts:
-            more = {"usage": usage.as_dict()} if fields.usage_always else {}
+            more = fields.counted(usage)
             if prompt not in firsts:  # which alone tells of the prompt
                 firsts[prompt] = output, await _echo(service, output, fields)
-            first, echo = firsts[prompt]
             for one in output.outputs:
                 index = prompt * n + one.index
-                writer = writers.setdefault(index, _Writer(index, fields))
-                yield envelope([writer.choice(one, first, echo)], **more)
+                if index not in writers:
+                    writers[index] = _Writer(index, fields, *firsts[prompt])
+                yield envelope([writers[index].choice(one)], **more)
     if fields.usage_at_end:
         yield envelope([], usage=usage.as_dict())

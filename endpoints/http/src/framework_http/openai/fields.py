@@ -14,6 +14,7 @@ from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
     from framework.contracts.service import Service
+    from framework_http.openai.shapes import Usage
 
 IGNORED = (
     "user",
@@ -156,10 +157,12 @@ class Fields(CommonFields):
     def usage_at_end(self) -> bool:
         return self.stream_options is not None and self.stream_options.include_usage
 
-    @property
-    def usage_always(self) -> bool:
-        options = self.stream_options
-        return options is not None and options.include_usage and options.continuous_usage_stats
+    def counted(self, usage: Usage) -> dict[str, Any]:
+        """What a chunk before the last says of the counts: null, where only the last has them."""
+        if not self.usage_at_end:
+            return {}
+        always = self.stream_options is not None and self.stream_options.continuous_usage_stats
+        return {"usage": usage.as_dict() if always else None}
 
 
 def sampling_of(

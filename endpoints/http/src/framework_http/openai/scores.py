@@ -2,44 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from framework_http.openai.echo import Cursor, Echo, Unscored
 from framework_http.openai.shapes import best, finite, own
 
 if TYPE_CHECKING:
-    from framework.contracts.service import Service
-    from framework.contracts.tokenizer import Tokenizer
     from framework.engine.outputs import Logprob, LogprobsAt, RequestOutput
     from framework_http.openai.fields import Fields
-
-
-@dataclass(frozen=True, slots=True)
-class Unscored:
-    """A token of a prompt that nothing stands before: it has no probability."""
-
-    decoded_token: str
-    bytes: bytes
-
-
-Entry = dict[int, "Logprob"] | Unscored
-
-
-async def of_prompt(service: Service, output: RequestOutput) -> list[Entry]:
-    """What is known of each token of the prompt."""
-    entries = output.prompt_logprobs or []
-    ids = [id for id, entry in zip(output.prompt_token_ids, entries, strict=True) if entry is None]
-
-    def read(tokenizer: Tokenizer) -> list[bytes]:
-        return [tokenizer.token_bytes(token) for token in ids]
-
-    texts = iter(await service.with_tokenizer(read) if ids else ())
-    return [_unscored(next(texts)) if entry is None else entry for entry in entries]
-
-
-def _unscored(data: bytes) -> Unscored:
-    return Unscored(data.decode("utf-8", "replace"), data)
 
 
 class Scores:
@@ -50,22 +21,23 @@ class Scores:
     text is held back in a stream, and so what was sent of it says nothing.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._characters = 0
+    def __init__(self, most: int, echo: Echo) -> None:
+        self._most, self._hidden = most, echo.hidden
+        self._cursor = Cursor(len(echo.text))
 
-    def part(self, entries: Iterable[Entry]) -> dict[str, Any]:
-        """The next tokens."""
+    def part(self, entries: Sequence[LogprobsAt], echo: Echo) -> dict[str, Any]:
+        """The next tokens; behind those of `echo`, where that begins the part."""
         tokens: list[str] = []
         values: list[float | None] = []
         tops: list[dict[str, float] | None] = []
-        offsets: list[int] = []
-        for entry in entries:
+        offsets = list(echo.places)
+        for entry in (*echo.entries, *entries):
             token, value, top = self._read(entry)
             tokens.append(token.decoded_token)
             values.append(value)
             tops.append(top)
-            offsets.append(self._place(token.bytes))
+        for entry in entries:
+            offsets.append(self._cursor.place(self._written(entry)))
         return {
             "tokens": tokens,
             "token_logprobs": values,
@@ -73,8 +45,12 @@ class Scores:
             "text_offset": offsets,
         }
 
+    def _written(self, entry: LogprobsAt) -> bytes:
+        """What of the text this token is."""
+        return b"" if next(iter(entry)) in self._hidden else own(entry).bytes
+
     def _read(
-        self, entry: Entry
+        self, entry: LogprobsAt | Unscored
     ) -> tuple[Logprob | Unscored, float | None, dict[str, float] | None]:
         """The token, its log-probability, the candidates in its place."""
         match entry:
@@ -85,13 +61,6 @@ class Scores:
                 candidates = [*best(entry, self._most), token]
                 top = {one.decoded_token: finite(one.logprob) for one in candidates}
                 return token, finite(token.logprob), top
-
-    def _place(self, data: bytes) -> int:
-        """Where these bytes begin, which are counted."""
-        before = self._characters
-        self._characters += sum(byte & 0xC0 != 0x80 for byte in data)
-        goes_on = data[:1] != b"" and data[0] & 0xC0 == 0x80
-        return max(0, before - 1) if goes_on else before
 
 
 def said_of_prompt(output: RequestOutput, fields: Fields) -> dict[str, Any]:
