@@ -18,9 +18,6 @@ from tests.conformance.mutants import (
 )
 
 COUNTER = itertools.count()
-# Clauses that compare with a request alone, by what they put beside or before it.
-BESIDE = ("RUN-013", "RUN-014", "RUN-023", "RUN-024", "RUN-030", "RUN-050")
-CUT = ("RUN-024", "RUN-026", "RUN-042", "RUN-050")
 
 
 class Runner(ScriptedRunner):

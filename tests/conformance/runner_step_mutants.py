@@ -11,7 +11,7 @@ from tests.conformance.mutants import (
 )
 from tests.conformance.runner_mutants import Runner
 
-BESIDE = ("RUN-013", "RUN-014", "RUN-023", "RUN-024", "RUN-030", "RUN-050")
+BESIDE = ("RUN-013", "RUN-014", "RUN-023", "RUN-024", "RUN-030", "RUN-050", "RUN-051")
 CUT = ("RUN-024", "RUN-026", "RUN-042", "RUN-050")
 
 
