@@ -389,7 +389,7 @@ class RemembersAll(Plain):
         return await super().whole(service, fields)
 
 
-@breaks("ENDP-031")
+@breaks("ENDP-031", "ENDP-017", "ENDP-018", "ENDP-020", "ENDP-022")
 class CachesByItsText(Plain):
     """Without a bound."""
 
