@@ -250,7 +250,7 @@ class AsyncEngine(Administered):
         """What the model's generation configuration recommends.  Raises UnsupportedError for a
         model that generates nothing."""
         self._front_end.able.check_generating()
-        return default_sampling(self._front_end.model.generation_config)
+        return default_sampling(self._front_end.files.model.generation_config)
 
     def check_health(self) -> None:
         """Raises EngineRestartingError while the core is started anew after a death, and

@@ -17,10 +17,10 @@ from framework.engine.inputs import InputProcessor
 from framework.engine.interrupt import kept_interrupt
 from framework.engine.meaning import core_config, runner_context
 from framework.engine.model_files import (
-    find_draft_model,
-    find_model,
+    Files,
+    find_all,
     guarded,
-    load_tokenizer,
+    read_tokenizer,
 )
 from framework.engine.participants import (
     front_halves,
@@ -80,16 +80,13 @@ def build_engine(resolved: Resolved) -> Engine:
             made = plug(resolved)
         config, registry = made.resolved.config, made.registry
         with _phase("model files"):
-            model = find_model(registry, config.model)
-            draft_model = find_draft_model(registry, config)
+            files = find_all(registry, config)
         with _phase("tokenizer"):
-            tokenizer = load_tokenizer(registry, config.model, model)
+            tokenizer = read_tokenizer(registry, files.tokenizer)
         early = (*made.notes, *registry.notes)
-        core, notes = build_core(
-            config, registry, model, tuple(made.processors), made.participants, draft_model
-        )
+        core, notes = build_core(config, registry, files, tuple(made.processors), made.participants)
         undo.callback(core.close)
-        inputs = _inputs(made, model, tokenizer, core)
+        inputs = _inputs(made, files, tokenizer, core)
         undo.callback(made.events.leave)
         made.events.prepare(cache_facts(core))
         client = InProcessClient(core, tokenizer, made.events)
@@ -102,7 +99,7 @@ def build_engine(resolved: Resolved) -> Engine:
         config=config,
         provenance=made.resolved.provenance,
         registry=registry,
-        model=model,
+        model=files.model,
         tokenizer=tokenizer,
         inputs=inputs,
         adapters=made.adapters,
@@ -111,10 +108,8 @@ def build_engine(resolved: Resolved) -> Engine:
     )
 
 
-def _inputs(
-    made: Plugged, model: ModelFiles, tokenizer: Tokenizer, core: EngineCore
-) -> InputProcessor:
-    config = made.resolved.config
+def _inputs(made: Plugged, files: Files, tokenizer: Tokenizer, core: EngineCore) -> InputProcessor:
+    config, model = made.resolved.config, files.model
     return InputProcessor(
         tokenizer,
         vocab_size=core.vocab_size,
@@ -127,7 +122,7 @@ def _inputs(
         seed=config.model.seed,
         logits_processors=made.processors,
         participants=made.participants,
-        readers=front_halves(made.participants, made.registry, config, model),
+        readers=front_halves(made.participants, made.registry, config, files),
         adapters=made.adapters,
         able=Ability(
             generates=core.info.generates,
@@ -141,10 +136,9 @@ def _inputs(
 def build_core(
     config: EngineConfig,
     registry: PluginRegistry,
-    model: ModelFiles,
+    files: Files,
     logits_processors: tuple[str, ...],
     participants: Mapping[str, SchedulerParticipant],
-    draft_model: ModelFiles | None = None,
 ) -> tuple[EngineCore, tuple[str, ...]]:
     """A core with a loaded runner and a bound cache, and its start-up lines.
 
@@ -159,8 +153,8 @@ def build_core(
             record = registry.find("executor", config.execution.executor, named=True)
             executor = cast("Executor", registry.create_record(record))
             undo.callback(executor.close)
-            context = runner_context(config, registry, model, logits_processors, draft_model)
-            with guarded(record, f"loading model {model.name!r}"):
+            context = runner_context(config, registry, files, logits_processors)
+            with guarded(record, f"loading model {files.model.name!r}"):
                 info = executor.load(context)
             refuse_inert(logits_processors, info, record.key)
             refuse_silent(context.proposer, info, record.key)
@@ -169,10 +163,10 @@ def build_core(
             refuse_uncompiled(context.compiler, info, record.key)
             refuse_unadapted(context.adapters, info, record.key)
         with _phase("engine core"), guarded(record, "making the cache"):
-            core = _core(config, registry, executor, info, model, policy, participants)
+            core = _core(config, registry, executor, info, files.model, policy, participants)
         undo.callback(core.close)
         control = runner_control(executor, info)
-        start_participants(participants.values(), registry, config, model, core.vocab_size, control)
+        start_participants(participants.values(), registry, config, files, core.vocab_size, control)
         undo.pop_all()
     registry.log_states()
     return core, (*registry.notes[told:], *info.notes, f"max_model_len {core.max_model_len}")

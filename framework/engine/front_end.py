@@ -22,7 +22,7 @@ from framework.engine.ends import end_of_sequence_ids
 from framework.engine.events import Events, build_events
 from framework.engine.inputs import InputProcessor
 from framework.engine.io import IOProcessors, create_io_processors, find_processor
-from framework.engine.model_files import find_draft_model, find_model, load_tokenizer
+from framework.engine.model_files import Files, find_all, read_tokenizer
 from framework.engine.participants import create_participants, front_halves
 from framework.engine.payloads import PayloadStore
 from framework.engine.plugged import build_registry, create_processors
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from framework.contracts.base import Contract
     from framework.contracts.io_processor import Params, Reading, Task
     from framework.contracts.logits_processor import LogitsProcessor
-    from framework.contracts.model_source import ModelFiles
     from framework.contracts.participant import FrontHalf, SchedulerParticipant
     from framework.contracts.reasoning_parser import ReasoningParser
     from framework.contracts.tokenizer import Tokenizer
@@ -71,8 +70,7 @@ class FrontEnd:
     notes: tuple[str, ...]
     registry: PluginRegistry
     events: Events
-    model: ModelFiles
-    draft_model: ModelFiles | None
+    files: Files
     tokenizer: Tokenizer
     processors: dict[str, LogitsProcessor]
     io_processors: IOProcessors
@@ -102,7 +100,7 @@ class FrontEnd:
         return ThreadPoolExecutor(size, thread_name_prefix=name, initializer=self._load_own)
 
     def _load_own(self) -> None:
-        self._own.tokenizer = load_tokenizer(self.registry, self.config.model, self.model)
+        self._own.tokenizer = read_tokenizer(self.registry, self.files.tokenizer)
         with suppress(Exception):  # who needs it is told then
             self._own.tokenizer.unwrap()  # chats may; the first one shall not wait for an import
         self._own.inputs = self._own.made_for = None
@@ -117,17 +115,16 @@ class FrontEnd:
                 core, notes = build_core(
                     self.config,
                     self.registry,
-                    self.model,
+                    self.files,
                     names,
                     participants,
-                    self.draft_model,
                 )
                 return core, started_of(core, notes)
 
             return QueueLink(lambda far: serve(far, build))
         return CoreProcess(
             recipe.BUILDER,
-            recipe.write(self.config, self.registry, self.model, names, self.draft_model),
+            recipe.write(self.config, self.registry, self.files, names),
             log_level=log.getEffectiveLevel(),
         )
 
@@ -205,8 +202,8 @@ class FrontEnd:
                 chat_template=self.chat_template,
                 eos_ids=end_of_sequence_ids(
                     tokenizer,
-                    self.model.generation_config,
-                    self.model.config,
+                    self.files.model.generation_config,
+                    self.files.model.config,
                     self.vocab_size,
                 ),
                 seed=self.config.model.seed,
@@ -256,10 +253,10 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
     registry.selectable("executor", [config.execution.executor])
     if config.speculation.speculative_proposer is not None:
         registry.selectable("speculative_proposer", [config.speculation.speculative_proposer])
-    model = find_model(registry, config.model)
-    tokenizer = load_tokenizer(registry, config.model, model)
+    files = find_all(registry, config)
+    tokenizer = read_tokenizer(registry, files.tokenizer)
     halves = create_participants(registry, config)
-    readers = front_halves(halves, registry, config, model)
+    readers = front_halves(halves, registry, config, files)
     registry.log_states()
     return FrontEnd(
         config=config,
@@ -267,8 +264,7 @@ def build_front_end(resolved: Resolved, in_process: bool = False) -> FrontEnd:
         notes=(*proposed, *registry.notes),
         registry=registry,
         events=events,
-        model=model,
-        draft_model=find_draft_model(registry, config),
+        files=files,
         tokenizer=tokenizer,
         processors=processors,
         io_processors=io_processors,

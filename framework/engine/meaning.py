@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
     from framework.contracts.model_source import ModelFiles
     from framework.core.config import CoreConfig
+    from framework.engine.model_files import Files
     from framework.plugins.registry import PluginRegistry
 
 USUALLY_KEPT = 16
@@ -21,9 +22,8 @@ USUALLY_KEPT = 16
 def runner_context(
     config: EngineConfig,
     registry: PluginRegistry,
-    model: ModelFiles,
+    files: Files,
     logits_processors: tuple[str, ...],
-    draft_model: ModelFiles | None,
 ) -> RunnerContext:
     """What the runner may know before it loads."""
     choices = {
@@ -32,7 +32,7 @@ def runner_context(
         "attention_backend": config.execution.attention_backend,
     }
     return RunnerContext(
-        model=model,
+        model=files.model,
         registry=registry,
         dtype=config.model.dtype,
         max_slots=config.scheduler.max_num_seqs,
@@ -55,7 +55,7 @@ def runner_context(
         pooling=config.model.pooling,
         proposer=config.speculation.speculative_proposer,
         max_drafts=most_drafts(config),
-        draft_model=draft_model,
+        draft_model=files.draft,
         adapters=adapter_limits(config),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -43,6 +44,29 @@ def find_files(registry: PluginRegistry, query: ModelQuery) -> tuple[Path, tuple
         return source.fetch(query)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """All that an engine reads, found by whoever may ask model sources: no process of a core can.
+
+    tokenizer: the model's, or those of the one that the user named instead.  draft: the model of a
+    speculative proposer, None without one.
+    """
+
+    model: ModelFiles
+    tokenizer: ModelFiles
+    draft: ModelFiles | None = None
+
+
+def find_all(registry: PluginRegistry, config: EngineConfig) -> Files:
+    """Raises ModelError."""
+    model = find_model(registry, config.model)
+    return Files(
+        model=model,
+        tokenizer=_find_tokenizer(registry, config.model, model),
+        draft=_find_draft_model(registry, config),
+    )
+
+
 def find_model(registry: PluginRegistry, config: ModelConfig) -> ModelFiles:
     """Files and configuration of the model.  Raises ModelError."""
     query = ModelQuery(
@@ -55,8 +79,7 @@ def find_model(registry: PluginRegistry, config: ModelConfig) -> ModelFiles:
     return read_files(registry, config, config.model, root, weights)
 
 
-def find_draft_model(registry: PluginRegistry, config: EngineConfig) -> ModelFiles | None:
-    """The same of the model of a speculative proposer; None if none was named."""
+def _find_draft_model(registry: PluginRegistry, config: EngineConfig) -> ModelFiles | None:
     name = config.speculation.speculative_model
     if name is None:
         return None
@@ -99,24 +122,30 @@ def identity(root: Path, weights: Sequence[Path]) -> str:
 
 def load_tokenizer(registry: PluginRegistry, config: ModelConfig, model: ModelFiles) -> Tokenizer:
     """The model's tokenizer, or the one that the user named instead."""
-    files = model
-    if config.tokenizer is not None:
-        root, weights = find_files(
-            registry,
-            ModelQuery(
-                name=config.tokenizer,
-                token=config.token.get_secret_value() if config.token else None,
-                want_weights=False,
-            ),
-        )
-        files = ModelFiles(
-            name=config.tokenizer,
-            root=root,
-            weights=weights,
-            format="none",
-            config={},
-            trust_remote_code=config.trust_remote_code,
-        )
+    return read_tokenizer(registry, _find_tokenizer(registry, config, model))
+
+
+def _find_tokenizer(registry: PluginRegistry, config: ModelConfig, model: ModelFiles) -> ModelFiles:
+    if config.tokenizer is None:
+        return model
+    query = ModelQuery(
+        name=config.tokenizer,
+        token=config.token.get_secret_value() if config.token else None,
+        want_weights=False,
+    )
+    root, weights = find_files(registry, query)
+    return ModelFiles(
+        name=config.tokenizer,
+        root=root,
+        weights=weights,
+        format="none",
+        config={},
+        trust_remote_code=config.trust_remote_code,
+    )
+
+
+def read_tokenizer(registry: PluginRegistry, files: ModelFiles) -> Tokenizer:
+    """A new tokenizer of these files."""
     query = WeightQuery(root=files.root, files=files.weights)
     chosen = select(registry, "tokenizer", query)
     loader = cast("TokenizerLoader", chosen.instance)

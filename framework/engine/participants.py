@@ -9,17 +9,17 @@ from framework.config.choices import choices_of
 from framework.contracts.participant import EngineContext, FrontHalf
 from framework.engine.ends import end_of_sequence_ids
 from framework.engine.meaning import adapter_limits
-from framework.engine.model_files import load_tokenizer
+from framework.engine.model_files import read_tokenizer
 from framework.errors import UnsupportedError
 from framework.plugins.blame import blaming
 
 if TYPE_CHECKING:
     from framework.config.sections import EngineConfig
     from framework.contracts.executor import Executor
-    from framework.contracts.model_source import ModelFiles
     from framework.contracts.participant import SchedulerParticipant
     from framework.contracts.step import RunnerInfo
     from framework.contracts.tokenizer import Tokenizer
+    from framework.engine.model_files import Files
     from framework.plugins.registry import PluginRegistry
 
 RunnerControl = Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
@@ -37,13 +37,13 @@ def start_participants(
     participants: Iterable[SchedulerParticipant],
     registry: PluginRegistry,
     config: EngineConfig,
-    model: ModelFiles,
+    files: Files,
     vocab_size: int,
     control: RunnerControl,
 ) -> None:
     """Tell the halves in the engine core of their engine.  control: of the model runner.  Raises
     what they raise."""
-    context = _context(registry, config, model, vocab_size, control)
+    context = _context(registry, config, files, vocab_size, control)
     for participant in participants:
         with blaming(participant, "starting"):
             participant.start(context)
@@ -53,10 +53,10 @@ def front_halves(
     participants: Mapping[str, SchedulerParticipant],
     registry: PluginRegistry,
     config: EngineConfig,
-    model: ModelFiles,
+    files: Files,
 ) -> dict[str, FrontHalf]:
     """The halves in the front end, by name.  Raises what they raise."""
-    context = _context(registry, config, model)
+    context = _context(registry, config, files)
     readers = {}
     for name, participant in participants.items():
         with blaming(participant, "making its half in the front end"):
@@ -69,14 +69,14 @@ def front_halves(
 def _context(
     registry: PluginRegistry,
     config: EngineConfig,
-    model: ModelFiles,
+    files: Files,
     vocab_size: int = 0,
     control: RunnerControl | None = None,
 ) -> EngineContext:
     def load() -> tuple[Tokenizer, frozenset[int]]:
-        tokenizer = load_tokenizer(registry, config.model, model)
-        files = model.generation_config, model.config
-        return tokenizer, end_of_sequence_ids(tokenizer, *files, vocab_size)
+        tokenizer = read_tokenizer(registry, files.tokenizer)
+        settings = files.model.generation_config, files.model.config
+        return tokenizer, end_of_sequence_ids(tokenizer, *settings, vocab_size)
 
     return EngineContext(
         registry=registry,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from framework.config.choices import choices_of
 from framework.config.sections import EngineConfig
 from framework.contracts.model_source import ModelFiles
+from framework.engine.model_files import Files
 from framework.plugins.children import hand_over, take_over
 from framework.plugins.kinds import Scope
 
@@ -32,9 +33,8 @@ SCOPES = (Scope.ENGINE_CORE, Scope.WORKER)
 def write(
     config: EngineConfig,
     registry: PluginRegistry,
-    model: ModelFiles,
+    files: Files,
     logits_processors: tuple[str, ...],
-    draft_model: ModelFiles | None = None,
 ) -> bytes:
     """JSON, which unlike msgpack has integers of any size, as a config.json may.
 
@@ -45,8 +45,9 @@ def write(
     recipe = {
         "config": settings,
         "plugins": base64.b64encode(plugins).decode(),
-        "model": _files(model),
-        "draft_model": None if draft_model is None else _files(draft_model),
+        "model": _files(files.model),
+        "tokenizer": _files(files.tokenizer),
+        "draft": None if files.draft is None else _files(files.draft),
         "logits_processors": logits_processors,
     }
     return json.dumps(recipe, default=_plain).encode()
@@ -75,9 +76,12 @@ def build(recipe: bytes) -> Built:
     config = EngineConfig(**found["config"])
     participants = create_participants(registry, config)
     names = tuple(found["logits_processors"])
-    draft = None if found["draft_model"] is None else _model(found["draft_model"])
-    model = _model(found["model"])
-    core, notes = build_core(config, registry, model, names, participants, draft)
+    files = Files(
+        model=_model(found["model"]),
+        tokenizer=_model(found["tokenizer"]),
+        draft=None if found["draft"] is None else _model(found["draft"]),
+    )
+    core, notes = build_core(config, registry, files, names, participants)
     return core, started_of(core, notes)
 
 

@@ -6,10 +6,21 @@ import asyncio
 
 import pytest
 
+from framework.contracts.participant import SchedulerParticipant
+from framework.contracts.sampling import SamplingParams
 from framework.engine.async_engine import AsyncEngine
 from framework.plugins.kinds import Scope
 from framework.plugins.records import State
 from framework.testing.fake_model import MODEL, fake_plugins
+
+
+class Reads(SchedulerParticipant):
+    """Needs the tokenizer where the engine core runs, as grammars do."""
+
+    def start(self, context):
+        tokenizer, ends = context.load_tokenizer()
+        assert tokenizer.decode([104, 105]) == "hi"
+        assert ends >= set(tokenizer.eos_ids)
 
 
 @pytest.mark.parametrize("in_process", [False, True])
@@ -32,3 +43,19 @@ def test_a_front_end_loads_what_runs_in_front_ends(in_process):
     kinds = {record.kind for record in used}
     assert {"model_source", "tokenizer"} <= kinds
     assert ("executor" in kinds) is bool(foreign) is in_process
+
+
+@pytest.mark.parametrize("in_process", [False, True])
+@pytest.mark.parametrize("tokenizer", [None, MODEL])
+def test_a_core_reads_the_tokenizer_that_a_front_end_has_found(in_process, tokenizer):
+    """No model source runs in its process, whatever name the user gave to a tokenizer."""
+
+    async def answer():
+        plugins = {**fake_plugins(), "scheduler_participant:reads": f"{__name__}:Reads"}
+        options = {"scheduler_participants": ["reads"], "tokenizer": tokenizer}
+        async with AsyncEngine(
+            MODEL, in_process=in_process, plugins=plugins, executor="echo", **options
+        ) as engine:
+            return [one async for one in engine.generate("hi", SamplingParams(max_tokens=2))]
+
+    assert "".join(one.outputs[0].text for one in asyncio.run(answer())[-1:]) == "hi"
