@@ -100,8 +100,21 @@ def test_the_choice_says_which_calls_there_may_be():
     for choice, name in [("named", "nothing"), ("maybe", None), choice_of({"type": "x"})]:
         with pytest.raises(InputError, match="tool_choice"):
             calls_of(NoParser, TOOLS, choice, name=name)
-    with pytest.raises(InputError, match="tool_choice"):
-        calls_of(NoParser, [], "required")
+    for given in ("required", {"name": "time"}):
+        choice, name = choice_of(given)
+        with pytest.raises(InputError, match="tool_choice demands a call, and there are no tools"):
+            calls_of(NoParser, [], choice, name=name)
+
+
+def test_a_choice_of_something_else_than_a_function_is_not_one_of_a_function():
+    for given in (
+        {"type": "custom", "name": "time"},
+        {"type": "mcp", "function": {"name": "time"}},
+    ):
+        choice, name = choice_of(given)
+        with pytest.raises(InputError, match="tool_choice is invalid"):
+            calls_of(NoParser, TOOLS, choice, name=name)
+    assert choice_of({"type": "function", "name": "time"}) == ("named", "time")
 
 
 def test_formats_become_structures():

@@ -90,6 +90,13 @@ def calls_of(
                 mend="start it with --tool-parser NAME; see `framework plugins list`",
             )
         return Calls(tools)
+    if not tools and choice in ("required", "named"):
+        raise InputError(
+            "tool_choice demands a call, and there are no tools",
+            parameter="tool_choice",
+            expected="tools beside it, or auto or none",
+            found=shown(name if choice == "named" else choice),
+        )
     named = [tool for tool in tools if choice == "required" or tool["function"]["name"] == name]
     if choice not in ("required", "named") or not named:
         known = ", ".join(str(tool["function"]["name"]) for tool in tools) or "none"
@@ -121,4 +128,6 @@ def choice_of(given: str | Mapping[str, Any] | None) -> tuple[str, str | None]:
         return given, None
     inner = given.get("function", given)
     name = inner.get("name") if isinstance(inner, Mapping) else None
-    return ("named", name) if isinstance(name, str) else (str(given)[:80], None)
+    if given.get("type", "function") != "function" or not isinstance(name, str):
+        return str(given)[:80], None
+    return "named", name
