@@ -33,9 +33,11 @@ ASSERTIONS = ONE | SEVERAL | NAMED | PLAIN
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """keywords: assertions that occur.  A reference to elsewhere than this document counts as
-    "$ref:remote" beside "$ref", one that leads back to where it stands as "$ref:recursive".
-    formats: values of `format`."""
+    """keywords: assertions that occur.  A reference to elsewhere than this document, or to another
+    place than a path from its root, counts as "$ref:remote" beside "$ref"; so do all where a schema
+    inside has an `$id`, from which paths in it would count.  One that leads back to where it stands
+    counts as "$ref:recursive".
+    formats: values of `format` where there may be a text: of other values they say nothing."""
 
     keywords: frozenset[str]
     formats: frozenset[str]
@@ -50,6 +52,7 @@ def used_by(schema: object) -> Used:
     keywords: set[str] = set()
     formats: set[str] = set()
     seen: set[int] = set()
+    rebased = False
     path: dict[int, Iterator[Any]] = {0: iter((schema,))}  # what is open, outermost first
     while path:
         one = next(path[next(reversed(path))], None)
@@ -60,11 +63,15 @@ def used_by(schema: object) -> Used:
         elif isinstance(one, Mapping) and id(one) not in seen:
             seen.add(id(one))
             keywords |= ASSERTIONS.intersection(one)
-            formats |= {word for word in (one.get("format"),) if isinstance(word, str)}
+            if isinstance(one.get("format"), str) and _may_be_text(one):
+                formats.add(one["format"])
             found, target = _resolve(schema, one.get("$ref"))
+            rebased = rebased or (one is not schema and _has_place(one))
             if not found:
                 keywords.add("$ref:remote")
             path[id(one)] = chain(_parts(one), () if target is None else (target,))
+    if rebased and "$ref" in keywords:
+        keywords.add("$ref:remote")
     return Used(frozenset(keywords), frozenset(formats))
 
 
@@ -79,6 +86,17 @@ def schemas_in(schema: object) -> Iterator[Mapping[Any, Any]]:
             yield one
             inside += _parts(one)
             inside.append(_resolve(schema, one.get("$ref"))[1])
+
+
+def _may_be_text(schema: Mapping[Any, Any]) -> bool:
+    kinds = schema.get("type", "string")
+    return kinds == "string" or (isinstance(kinds, list) and "string" in kinds)
+
+
+def _has_place(schema: Mapping[Any, Any]) -> bool:
+    """Whether it is a document of its own: an `$id` that is a fragment only names it."""
+    place = schema.get("$id")
+    return isinstance(place, str) and not place.startswith("#")
 
 
 def _parts(schema: Mapping[Any, Any]) -> Iterator[Any]:
@@ -96,7 +114,7 @@ def _resolve(root: object, reference: object) -> tuple[bool, object]:
     """(whether it is within the document, what it points to); without a reference, nothing."""
     if not isinstance(reference, str):
         return True, None
-    if not reference.startswith("#"):
+    if reference != "#" and not reference.startswith("#/"):
         return False, None
     place = root
     for part in unquote(reference[1:]).split("/")[1:]:

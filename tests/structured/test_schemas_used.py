@@ -17,6 +17,19 @@ CASES = [
     ({"$defs": {"a/b": {"not": {}}}, "$ref": "#/$defs/a~1b"}, {"$ref", "not"}, set()),
     ({"$ref": "https://elsewhere"}, {"$ref", "$ref:remote"}, set()),
     ({"$ref": "#/$defs/gone"}, {"$ref", "$ref:remote"}, set()),
+    ({"$ref": "#a", "$defs": {"x": {"$anchor": "a", "not": {}}}}, {"$ref", "$ref:remote"}, set()),
+    (
+        {"items": {"$id": "b", "$ref": "#/$defs/a", "$defs": {"a": {"not": 1}}}, "$defs": {"a": 0}},
+        {"items", "$ref", "$ref:remote"},
+        set(),
+    ),
+    (
+        {"$id": "https://a/b", "$ref": "#/$defs/a", "$defs": {"a": {"$id": "#c", "type": "null"}}},
+        {"$ref", "type"},
+        set(),
+    ),
+    ({"type": ["integer", "null"], "format": "int64"}, {"type", "format"}, set()),
+    ({"type": ["integer", "string"], "format": "int64"}, {"type", "format"}, {"int64"}),
     ({"items": {"$ref": "#"}}, {"items", "$ref", "$ref:recursive"}, set()),
     (
         {"$defs": {"a": {"type": "null"}}, "anyOf": [{"$ref": "#/$defs/a"}] * 2},

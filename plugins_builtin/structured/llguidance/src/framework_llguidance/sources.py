@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from itertools import product
+import re
 from typing import Any
 
 from llguidance import LLMatcher, StructTag, regex_to_lark
@@ -14,15 +14,21 @@ from framework.contracts.json_schema import schemas_in
 from framework.contracts.structured_output import WHITE_SPACE, Grammar
 from framework.contracts.structures import query_of
 from framework.errors import InputError, UnsupportedError
+from framework_llguidance.misread import check_read
 
 _SPACE = rf"[\x20\x0A\x0D\x09]{{0,{WHITE_SPACE}}}"
 _HEAD = '%llguidance {"no_forcing": true}\n'
 """Bytes that can only come next may come as any token: masks are exact."""
 _JSON = {"whitespace_pattern": _SPACE, "lenient": False, "coerce_one_of": False}
-_BOUNDS = frozenset(("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum"))
+_BY_NAME = {**_JSON, "json_allowed_escapes": 'nrbtf\\"'}
+"""Where properties have names: a name written by numbers of characters would be another to it, and
+any value its value."""
+_NAMING = frozenset(("patternProperties", "properties"))
 _LOOSE = ("date", "date-time", "email", "hostname", "time")
 """Formats of which it takes values that are none: 29 February of any year, leap seconds of any
 minute, labels of any length and with reserved hyphens."""
+_QUOTED = re.compile(r'"(\\.|[^"\\\n])*"|//[^\n]*|/(\\.|[^/\\\n])+/')
+"""Of Lark its texts, comments and expressions."""
 _UNSERVED = ("not supported", "unimplemented", "unknown format", "too complex", "too large")
 """What its messages say of a grammar that is right and beyond it."""
 _NOTHING_FITS = "NoExtensionBias"
@@ -30,7 +36,13 @@ _NOTHING_FITS = "NoExtensionBias"
 
 def checked(grammar: Grammar) -> str:
     """The source.  Raises InputError or UnsupportedError."""
-    source = _source(grammar)
+    try:
+        source = _source(grammar)
+    except (InputError, UnsupportedError):
+        raise
+    except Exception as error:  # of a schema that is none
+        text = f"{type(error).__name__}: {error}"[:400]
+        raise InputError(text, parameter="structured_outputs") from None
     wrong, messages = LLMatcher.validate_grammar_with_warnings(source)
     if wrong:
         raise refusal(messages[0])
@@ -72,33 +84,14 @@ def _json(schema: Any) -> str:
 
 def _with_options(schema: Any) -> dict[str, Any]:
     own = schema if isinstance(schema, dict) else {} if schema else {"enum": []}
-    return {**own, "x-guidance": _JSON}
+    named = any(_NAMING & one.keys() for one in schemas_in(own))
+    return {**own, "x-guidance": _BY_NAME if named else _JSON}
 
 
 def _strict(schema: Any) -> Any:
     """Without what it would take too loosely."""
-    _check_bounds(schema)
+    check_read(schema)
     return with_patterns(schema, _LOOSE)
-
-
-def _check_bounds(schema: Any) -> None:
-    """Of a range of numbers that begins behind an integer and ends before the next, counted from
-    zero, the library takes that integer in.  Bounds of several schemas may come together: all are
-    looked at."""
-    lows, highs, without = set(), set(), set()
-    for one in schemas_in(schema):
-        for word in _BOUNDS & one.keys():
-            value = one[word]
-            if isinstance(value, int | float):
-                (lows if word.lower().endswith("minimum") else highs).add(value)
-                if word.startswith("exclusive") and value % 1 == 0:
-                    without.add(value)
-    for low, high in product(lows, highs):
-        if 0 < high - low < 1 and (low if low >= 0 else high) in without:
-            raise UnsupportedError(
-                f"numbers between {low} and {high}, of which an integer is left out, "
-                "are not supported"
-            )
 
 
 def _with_head(lark: str) -> str:
@@ -110,6 +103,10 @@ def _with_head(lark: str) -> str:
 
 def _lark(grammar: Grammar) -> str:
     if query_of(grammar).dialect != "ebnf":
+        if "<[" in _QUOTED.sub("", grammar.text):
+            raise UnsupportedError(
+                "tokens by their ids, <[...]>, are not supported: a grammar speaks of text"
+            )
         return grammar.text
     try:
         return gbnf_to_lark(grammar.text)
