@@ -5,7 +5,7 @@ from __future__ import annotations
 from framework.contracts.base import Rejected, Rejection
 from framework_sdpa.backend import SdpaBackend
 
-PLAYS = tuple(f"ATTN-{number:03}" for number in (*range(30, 54), *range(101, 116)))
+PLAYS = tuple(f"ATTN-{number:03}" for number in (*range(30, 55), *range(101, 116)))
 """Clauses that compute something, any of which a plain fault may break."""
 
 
