@@ -8,6 +8,7 @@ after each of its drafts too, gets its mask.
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from framework.contracts.step import I32, StepPlan, StepResult
     from framework.core.request import Request
 
+logger = logging.getLogger(__name__)
 Masks = npt.NDArray[np.uint32]
 T = TypeVar("T")
 
@@ -57,8 +59,24 @@ class MaskedOutput(Protocol):
         ...
 
 
+class _Broken:
+    """In place of an output that failed: nothing may come, and its request ends."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    def take(self, tokens: Sequence[int]) -> None:
+        return
+
+    def fill(self, rows: Masks, drafts: Sequence[int]) -> int:
+        rows[0] = 0
+        return 1
+
+
 class MaskingParticipant(SchedulerParticipant, Generic[T]):
     """Override `prepare` and `begin`; what these need at the start is made in `start`.
+
+    An output whose `begin`, `take` or `fill` raises ends its own request, and no other.
 
     waiting: what a request waits for, as statistics show it.  unusable: what is wrong where that
     failed, the beginning of the sentence with which its request ends.
@@ -111,15 +129,21 @@ class MaskingParticipant(SchedulerParticipant, Generic[T]):
             request = requests.get(entering.slot)
             if request is not None:
                 prompt, output = np.split(entering.tokens, [entering.num_prompt])
-                begun = self.begin(request, prompt, self._made[request.id].result())
-                begun.take(output.tolist())
-                self._outputs[request.id] = begun
+                made = self._made[request.id].result()
+                try:
+                    begun = self._outputs[request.id] = self.begin(request, prompt, made)
+                    begun.take(output.tolist())
+                except Exception as error:
+                    self._break(request, error)
 
     def absorb(self, result: StepResult, requests: Mapping[int, Request]) -> None:
         offsets = result.token_offsets
         for row, request in requests.items():
             tokens = result.token_ids[offsets[row] : offsets[row + 1]]
-            self._outputs[request.id].take(tokens.tolist())
+            try:
+                self._outputs[request.id].take(tokens.tolist())
+            except Exception as error:
+                self._break(request, error)
 
     def late(self, plan: StepPlan, requests: Mapping[int, Request]) -> LateInputs | None:
         masked = [row for row in requests if plan.wants_logits[row]]
@@ -134,13 +158,21 @@ class MaskingParticipant(SchedulerParticipant, Generic[T]):
         for row in masked:
             drafts = plan.draft_ids[starts[row] : starts[row + 1]].tolist()
             own = bitmask[used : used + 1 + len(drafts)]
-            filled = self._outputs[requests[row].id].fill(own, drafts)
+            try:
+                filled = self._outputs[requests[row].id].fill(own, drafts)
+            except Exception as error:
+                filled = self._break(requests[row], error).fill(own, drafts)
             rows[used : used + filled] = row
             covered[used : used + filled] = np.arange(filled)
             used += filled
         if not used:
             return None
         return LateInputs(bitmask=bitmask[:used], bitmask_rows=rows[:used], covered=covered[:used])
+
+    def _break(self, request: Request, error: Exception) -> _Broken:
+        broken = self._outputs[request.id] = _Broken(told(error))
+        logger.error("masks of request %s: %s", request.id, broken.fault, exc_info=error)
+        return broken
 
     def release(self, request: Request) -> Hold | None:
         self._made.pop(request.id, None)

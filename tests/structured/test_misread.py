@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from framework.contracts.structures import grammar_of
-from framework.errors import InputError, UnsupportedError
+from framework.errors import InputError, PluginError, UnsupportedError
 from framework.testing.conformance.suites.structured_examples import VOCABULARY
 from tests.structured.test_schemas import INSTALLED, against
 from tests.structured.walks import backend, compiled
@@ -100,6 +100,29 @@ def test_what_has_no_output_or_names_tokens_is_refused_before_it_is_queued(asked
 def test_and_texts_that_look_like_tokens_are_served():
     source = 'start: "<[1]>" /<[a]>/  // <[1]>'
     backend("llguidance").check(grammar_of({"grammar": source}))
+
+
+def test_a_choice_may_be_long():
+    texts = [f"w{number}" for number in range(3000)]
+    grammar = grammar_of({"choice": texts})
+    own = backend("llguidance")
+    own.check(grammar)
+    loaded = own.load(own.compile(grammar, VOCABULARY), VOCABULARY)
+    for text in ("w2", "w2999"):
+        matcher = loaded.matcher()
+        assert all(map(matcher.accept, text.encode()))
+        assert matcher.accept(VOCABULARY.eos_ids[0])
+    matcher = loaded.matcher()
+    assert not all(map(matcher.accept, b"w3000"))
+
+
+def test_a_limit_of_the_library_is_no_answer():
+    rules = " | ".join(f'"w{number}"' for number in range(3000))
+    grammar = grammar_of({"grammar": f"start: {rules}"})
+    own = backend("llguidance")
+    matcher = own.load(own.compile(grammar, VOCABULARY), VOCABULARY).matcher()
+    with pytest.raises(PluginError, match=r"gave up: .*3001 items"):
+        matcher.accept(ord("w"))
 
 
 NONE: list[dict[str, Any]] = [

@@ -93,7 +93,10 @@ class LLGuidanceMatcher:
         if token in self._ends:  # kept apart, so that it can be taken back
             self._ended = self._matcher.is_accepting()
             return self._ended
-        return self._matcher.try_consume_tokens([token]) == 1
+        taken = self._matcher.try_consume_tokens([token]) == 1
+        if not taken and self._matcher.is_error():  # a limit of the library, and no answer
+            raise self._failed()
+        return taken
 
     def rollback(self, tokens: int) -> None:
         own = tokens - 1 if self._ended and tokens else tokens

@@ -69,7 +69,8 @@ def _source(grammar: Grammar) -> str:
             return _HEAD + f"start: /{regex_to_lark(grammar.text, '')}/"
         case "choice":
             texts = " | ".join(json.dumps(text) for text in json.loads(grammar.text))
-            return _HEAD + f"start: {texts}"
+            # As one terminal: of rules the library follows two thousand at a time.
+            return _HEAD + f"start: CHOICE\nCHOICE: {texts}"
         case "grammar":
             return _with_head(_lark(grammar))
         case "structural_tag":
