@@ -275,6 +275,7 @@ def test_speculation_may_be_said_in_one_mapping(tmp_path):
         ({"method": 5}, "speculative_proposer is invalid"),
         ({"method": "ngram", "num_speculative_tokens": 0}, "num_speculative_tokens is invalid"),
         ("ngram", "speculative_config is invalid"),
+        ({"model": "small"}, "model needs method"),
     ],
 )
 def test_a_bad_mapping_of_speculation_is_named(value, words):

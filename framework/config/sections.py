@@ -166,6 +166,15 @@ class SpeculationConfig(Section):
     speculative_model: str | None = Field(default=None, min_length=1)
     speculative_config: dict[str, Any] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.speculative_model is not None and self.speculative_proposer is None:
+            raise ValueError(
+                "speculative_model needs speculative_proposer, such as draft_model; in "
+                "speculative_config, model needs method"
+            )
+        return self
+
 
 class AdapterConfig(Section):
     """enable_lora: requests may name LoRA adapters.  max_loras: different ones in one step.

@@ -54,7 +54,12 @@ class Eagle(SpeculativeProposer):
 
         files = context.draft_files
         if files is None:
-            raise ModelError("eagle reads a head", expected="speculative_model", found="none")
+            raise ModelError(
+                "eagle reads a head",
+                expected="speculative_model, a name or folder",
+                found="none",
+                mend='name it, as in speculative_config={"method": "eagle", "model": ...}',
+            )
         self._target, self._device = context.target, context.device
         size = hidden_size(context.target, context.device)
         self._layers: EagleLayers = EagleLayers(files, size, context.target, context.device)

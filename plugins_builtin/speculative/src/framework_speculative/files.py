@@ -16,6 +16,7 @@ class Tensors:
     """All tensors of safetensors files, float32 on `device`, by name without `prefix`."""
 
     def __init__(self, files: ModelFiles, device: str, prefix: str = "") -> None:
+        from safetensors import SafetensorError
         from safetensors.torch import load_file
 
         self._of = files.name
@@ -24,10 +25,20 @@ class Tensors:
                 f"{files.name!r} holds no heads that can be read",
                 expected="files that end in .safetensors",
                 found=", ".join(file.name for file in files.weights) or "no files",
+                mend="name the folder of such heads, as speculative_model",
             )
         self._found: dict[str, torch.Tensor] = {}
         for file in files.weights:
-            for name, tensor in load_file(file).items():
+            try:
+                loaded = load_file(file)
+            except (OSError, SafetensorError, ValueError) as error:
+                raise ModelError(
+                    f"{file} cannot be read",
+                    expected="a safetensors file",
+                    found=error,
+                    mend="fetch the file again: it is damaged or was cut off",
+                ) from error
+            for name, tensor in loaded.items():
                 self._found[name.removeprefix(prefix)] = tensor.float().to(device)
 
     def take(self, name: str, *shape: int) -> torch.Tensor:
@@ -38,6 +49,7 @@ class Tensors:
                 f"heads {self._of!r} lack a tensor",
                 expected=f"{name} of shape {list(shape)}",
                 found=", ".join(sorted(self._found)[:6]) or "none",
+                mend="choose heads that were made for this proposer",
             )
         return tensor
 
@@ -60,4 +72,5 @@ class Tensors:
                 f"heads {self._of!r} hold tensors that this release does not know",
                 expected="none",
                 found=", ".join(sorted(self._found)[:6]),
+                mend="choose heads that were made for this proposer",
             )

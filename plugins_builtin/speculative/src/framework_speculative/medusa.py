@@ -40,7 +40,12 @@ class Medusa(SpeculativeProposer):
     def load(self, context: ProposerContext) -> ProposerInfo:
         files = context.draft_files
         if files is None:
-            raise ModelError("medusa reads heads", expected="speculative_model", found="none")
+            raise ModelError(
+                "medusa reads heads",
+                expected="speculative_model, a name or folder",
+                found="none",
+                mend='name it, as in speculative_config={"method": "medusa", "model": ...}',
+            )
         number = whole(files, "medusa_num_heads")
         blocks = whole(files, "medusa_num_layers", 1)
         size, vocabulary = hidden_size(context.target, context.device), context.target.vocab_size
@@ -49,6 +54,7 @@ class Medusa(SpeculativeProposer):
                 "there are more drafts a step than heads",
                 expected=f"num_speculative_tokens of at most {number}",
                 found=context.max_drafts,
+                mend="lower num_speculative_tokens",
             )
         tensors = Tensors(files, context.device, "medusa_head.")
         self._heads: list[tuple[list[Block], torch.Tensor]] = []
