@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import re
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from framework.contracts.structures import grammar_of
 from framework.errors import InputError, PluginError, UnsupportedError
 from framework.testing.conformance.suites.structured_examples import VOCABULARY
 from tests.structured.test_schemas import INSTALLED, against
-from tests.structured.walks import backend, compiled
+from tests.structured.walks import backend, compiled, walk
 
 WHOLE = {"type": "integer"}
 TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -77,6 +79,29 @@ def test_what_stands_next_to_it_is_served():
     for schema, value in NEXT_TO_IT:
         assert not against(schema, json.loads(value))
         assert takes(schema, value, "llguidance"), schema
+
+
+@pytest.mark.parametrize("name", INSTALLED)
+def test_any_character_is_one(name):
+    rng = random.Random(3)
+    for regex in (".", ".{3}", "x.", "[^a]", "[^a-z]{2}", "(a|.b)c?"):
+        grammar, own = grammar_of({"regex": regex}), backend(name)
+        own.check(grammar)
+        loaded = own.load(own.compile(grammar, VOCABULARY), VOCABULARY)
+        for _ in range(8):
+            found = walk(loaded, rng)
+            assert found is not None
+            assert re.fullmatch(regex, found.decode()), (regex, found)
+
+
+@pytest.mark.parametrize("regex", ["^a", "a$", "^[0-9]{2}$", "(a|b$)"])
+def test_where_anchors_are_not_served_it_is_told(regex):
+    grammar = grammar_of({"regex": regex})
+    backend("llguidance").check(grammar)
+    with pytest.raises(UnsupportedError, match="matches without them"):
+        backend("outlines_core").check(grammar)
+    for same in (r"\^a\$", "[^a$]", "[$^]", "[]^]"):
+        backend("outlines_core").check(grammar_of({"regex": same}))
 
 
 NO_OUTPUT: list[dict[str, Any]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 from outlines_core import Index, Vocabulary
 from outlines_core.json_schema import build_regex_from_schema
@@ -16,6 +17,9 @@ END = b"\0"
 """What follows each output in its expression.  The library does not go on from where an output
 could end in the middle of a loop, "(ab)+" and "1.5" among them; with this nothing ends but here.
 No token holds it: JSON has none, and other text should not."""
+_ANCHOR = re.compile(r"[\^$]")
+_NO_ANCHORS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]", re.DOTALL)
+"""Escapes and classes of characters."""
 _MARKS = frozenset("\\.+*?()|[]{}^$#&-~")
 _BYTES = 256
 
@@ -44,6 +48,10 @@ def _expression(grammar: Grammar) -> str:
             strict = with_patterns(schema, PATTERNS)
             return str(build_regex_from_schema(json.dumps(strict, ensure_ascii=False)))
         case "regex":
+            if _ANCHOR.search(_NO_ANCHORS.sub("", grammar.text)):
+                raise UnsupportedError(
+                    "^ and $ are not supported; the whole output matches without them, too"
+                )
             return grammar.text
         case "choice":
             return "|".join(map(_literal, json.loads(grammar.text)))

@@ -43,8 +43,10 @@ class LoadedIndex:
         return self._index.get_next_state(state, token) if token < self._size else None
 
     def complete(self, state: int) -> bool:
-        """Whether an output may end here."""
-        return self._index.get_next_state(state, self._size) is not None
+        """Whether an output may end here.  "." and others take the mark of the end for a character
+        of their own: with that nothing ends."""
+        end = self._index.get_next_state(state, self._size)
+        return end is not None and bool(self._index.is_final_state(end))
 
     def row(self, state: int) -> Row:
         """The mask of a state."""
