@@ -104,6 +104,17 @@ def test_where_anchors_are_not_served_it_is_told(regex):
         backend("outlines_core").check(grammar_of({"regex": same}))
 
 
+@pytest.mark.parametrize("name", INSTALLED)
+def test_a_choice_with_nul_is_refused_or_comes_whole(name):
+    grammar, own = grammar_of({"choice": ["a\0b"]}), backend(name)
+    try:
+        own.check(grammar)
+    except (InputError, UnsupportedError):
+        return
+    loaded = own.load(own.compile(grammar, VOCABULARY), VOCABULARY)
+    assert walk(loaded, random.Random(1)) == b"a\0b"
+
+
 NO_OUTPUT: list[dict[str, Any]] = [
     {"regex": r"[^\s\S]"},
     {"grammar": "start: start"},

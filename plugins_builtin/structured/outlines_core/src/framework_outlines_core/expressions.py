@@ -74,4 +74,6 @@ def _check_names(schema: object) -> None:
 
 
 def _literal(text: str) -> str:
+    if "\0" in text:  # the mark of the end, which no token holds
+        raise UnsupportedError("a text with NUL is not supported")
     return "".join(f"\\{char}" if char in _MARKS else char for char in text)
