@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from framework.contracts.front_end import FrontEnd, Mounted
 from framework.engine.async_engine import AsyncEngine
-from framework.errors import ConfigError, EngineDeadError, EngineRestartingError
+from framework.errors import ConfigError, EngineDeadError, EngineRestartingError, FrameworkError
 from framework.plugins.near import did_you_mean
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ async def _until_stopped(engine: AsyncEngine, host: FrontEnd, endpoints: list[Mo
     stop, dead = asyncio.Event(), asyncio.Event()
     serving = asyncio.create_task(host.serve(engine, endpoints, stop))
     watching = asyncio.create_task(_watch(engine, stop, dead))
+    waking = asyncio.create_task(_wake(engine, stop))
     try:
         with _signals(stop, serving):
             await serving
@@ -91,6 +92,8 @@ async def _until_stopped(engine: AsyncEngine, host: FrontEnd, endpoints: list[Mo
         log.warning("stopped at once")
     finally:
         watching.cancel()
+        waking.cancel()
+        await asyncio.gather(watching, waking, return_exceptions=True)
     return 1 if dead.is_set() else 0
 
 
@@ -107,6 +110,23 @@ async def _watch(engine: AsyncEngine, stop: asyncio.Event, dead: asyncio.Event) 
             dead.set()
             stop.set()
             return
+        await asyncio.sleep(HEALTH_SECONDS)
+
+
+async def _wake(engine: AsyncEngine, stop: asyncio.Event) -> None:
+    """Once the service is to end: requests that wait for an engine that is paused or sleeps would
+    wait for ever, as nobody is let in any more to change that."""
+    await stop.wait()
+    while True:
+        try:
+            stats = await engine.stats()
+            if stats.running or stats.waiting:
+                await engine.resume()
+                await engine.wake_up()
+        except EngineDeadError:  # of which its requests are told
+            pass
+        except FrameworkError as error:
+            log.error("the engine does not wake up, and requests wait for it: %s", error)
         await asyncio.sleep(HEALTH_SECONDS)
 
 

@@ -182,3 +182,29 @@ def test_a_key_that_no_client_can_send_stops_the_start(key):
     options = AdministrationOptions(enabled=True, key=key)
     with pytest.raises(ConfigError, match="cannot be sent in a header"):
         Administration(options).routes(None)
+
+
+@pytest.mark.parametrize("rest", ["/pause", "/sleep"])
+def test_a_server_that_is_told_to_end_serves_those_who_wait_for_it(serve, rest):
+    """Whoever told it to rest cannot ask it to go on: it lets nobody in any more."""
+    server = serve(root=(f"{OPTION}.enabled=true", f"{OPTION}.key=0perator"))
+    answers = {}
+
+    def ask(stream):
+        body = {"prompt": "patient", "stream": stream}
+        answers[stream] = httpx.post(f"{server.url}/v1/completions", json=body, timeout=SECONDS)
+
+    threads = [threading.Thread(target=ask, args=(stream,)) for stream in (False, True)]
+    assert httpx.post(server.url + rest, headers=bearer("0perator"), timeout=SECONDS).is_success
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + SECONDS
+    while server.counted("num_requests_waiting") < 2:
+        assert time.monotonic() < end, "they do not wait"
+        time.sleep(0.05)
+    assert server.stop() == 0
+    for thread in threads:
+        thread.join()
+    assert answers[False].json()["choices"][0]["text"] == "patient"
+    assert answers[True].text.endswith("data: [DONE]\n\n")
+    assert "error" not in answers[True].text
