@@ -47,6 +47,7 @@ WITH_TOOLS = {
     "CountFields": {"messages": [{"role": "user", "content": "a"}]},
     "MessageFields": {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1},
     "ResponseFields": {"input": "a"},
+    "TokenizeFields": {"messages": [{"role": "user", "content": "a"}]},
 }
 
 
