@@ -191,7 +191,7 @@ KINDS: tuple[Kind, ...] = (
         stable=True,
         version="1.1",
     ),
-    _row("lora", "lora:AdapterFormat", {W}, MANY),
+    _row("lora", "lora:AdapterFormat", {W}, MANY, stable=True),
     _row(
         "logits_processor",
         "logits_processor:LogitsProcessor",
