@@ -10,11 +10,13 @@ graphs.  Attention between the parts is called as ever, with the rows of the ste
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 
+from framework.contracts.attention_backend import CommonMetadata, GraphBuilder
 from framework.contracts.graphs import Graph, GraphDevice
 from framework.contracts.model import Model
 from framework.errors import FrameworkError, UnsupportedError
@@ -45,11 +47,12 @@ class Attention:
 @dataclass(frozen=True, slots=True)
 class Captured:
     """parts: graphs, each but the last with the attention behind it.  result: what the last part
-    leaves, of all tokens of the key.  metadata: by group, what FULL graphs read."""
+    leaves, of all tokens of the key.  planned: by group, what FULL graphs were planned with, and
+    the metadata that came of it."""
 
     parts: tuple[tuple[Graph, Attention | None], ...]
     result: Computed
-    metadata: tuple[object, ...] = ()
+    planned: tuple[tuple[CommonMetadata, object], ...] = ()
 
 
 class _Cuts:
@@ -119,7 +122,7 @@ class GraphedForward:
         self._buffers.fill_positions(inputs, key)
         if mode is Mode.FULL:
             self._buffers.fill_tables(inputs, key)
-            self._renew(key, self._captured[mode, key])
+            self._renew(self._captured[mode, key])
         else:
             self._context = step_context(inputs, self._cache, self._batch, self._place)
 
@@ -162,17 +165,17 @@ class GraphedForward:
         def record(context: Any) -> Computed:
             return forward(self._model, hidden, positions, context, self._taps)
 
-        metadata = self._plan(key) if mode is Mode.FULL else ()
+        planned = self._plan(key) if mode is Mode.FULL else ()
         if mode is Mode.PIECEWISE:
             warm = _Warm(self._cache)
             record(warm)
             cuts = _Cuts(self._device, self._cache)
             last, result = self._recorded(lambda: record(cuts))
             return Captured((*cuts.parts, (last, None)), result)
-        context = StepContext(self._cache, metadata)
+        context = StepContext(self._cache, [metadata for _, metadata in planned])
         record(context)
         graph, result = self._recorded(lambda: record(context))
-        return Captured(((graph, None),), result, metadata)
+        return Captured(((graph, None),), result, planned)
 
     def _recorded(self, work: Callable[[], Computed]) -> tuple[Graph, Computed]:
         self._device.begin()
@@ -185,14 +188,12 @@ class GraphedForward:
 
     def _give_up(self) -> None:
         """The error that is on its way says more than the end of a broken record."""
-        try:
+        with suppress(Exception):
             self._device.end()
-        except Exception:
-            return
 
-    def _plan(self, key: BatchDescriptor) -> tuple[object, ...]:
+    def _plan(self, key: BatchDescriptor) -> tuple[tuple[CommonMetadata, object], ...]:
         """Metadata of each group, of tensors that stay."""
-        made: list[object] = []
+        made: list[tuple[CommonMetadata, object]] = []
         for group, builder in enumerate(self._cache.builders):
             if not callable(getattr(builder, "renew", None)):
                 raise unfit(
@@ -202,14 +203,15 @@ class GraphedForward:
                     type(builder).__name__,
                 )
             with blaming(self._cache.backends[group], "planning the metadata of a graph"):
-                made.append(builder.plan(self._buffers.common(group, key), None))
+                common = self._buffers.common(group, key)
+                made.append((common, builder.plan(common, None)))
         return tuple(made)
 
-    def _renew(self, key: BatchDescriptor, found: Captured) -> None:
-        for group, builder in enumerate(self._cache.builders):
-            renew: Callable[..., None] = getattr(builder, "renew")  # noqa: B009
+    def _renew(self, found: Captured) -> None:
+        for group, (common, metadata) in enumerate(found.planned):
+            own = cast(GraphBuilder, self._cache.builders[group])  # `_plan` has looked
             with blaming(self._cache.backends[group], "renewing the metadata of a graph"):
-                renew(self._buffers.common(group, key), found.metadata[group])
+                own.renew(common, metadata)
 
 
 class _Warm:
